@@ -22,8 +22,8 @@ from euterpe.store.tables import inbox_jobs, queues
 _job = inbox_jobs.c
 # The `worker_id` of a queued job during the transaction that cancels it.
 CONTROL_PLANE = "control-plane"
-# The limit on retries by request. To cancel and retry a waiting job uses no attempt, but adds three events,
-# so a requester could otherwise repeat it without end.
+# The limit on retries by request: a job with this many events cannot be retried. Canceling and retrying a
+# waiting job uses no attempt, but adds three events. Without a limit, a requester could repeat this for ever.
 _MOST_EVENTS = 10_000
 
 
@@ -32,9 +32,10 @@ class Control:
         self._database, self._transitions = database, transitions
 
     def cancel(self, job_id: str, *, requester_id: str | None = None) -> JobStatus:
-        """Fail a queued job at once, or request the cancel of a running job; return the new status.
+        """Fail a queued job at once, or request the cancel of a running job; return the resulting status.
 
-        A queued job is claimed first. The owner of a running job gets the request with its next heartbeat.
+        A queued job is claimed before it fails, because the state table has no transition from queued to
+        failed. The owner of a running job gets the request with its next heartbeat.
         """
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
@@ -59,7 +60,7 @@ class Control:
             if row.event_sequence >= _MOST_EVENTS:
                 raise Conflict(f"job {job_id} has {row.event_sequence} events already; create a new job")
             # Put the job into the lane `delayed`: the sweep of the next claim promotes and ranks it, as after
-            # a backoff. Omit the group from the context: to lock the group here could deadlock (groups.py).
+            # a backoff. Omit the group from the context, because locking it here could deadlock (groups.py).
             context = context_of(row)._replace(group_id=None)
             fence = Fence(row.job_id, row.claim_version, JobStatus.FAILED)
             retry = Transition.retry(fence, JobStatus.QUEUED, Lane.DELAYED, context=context)
@@ -107,7 +108,8 @@ class Control:
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         context = context_of(row)
         if row.lane == Lane.BLOCKED:
-            # Omit the group: a blocked job takes no room in it, and to lock it could deadlock (groups.py).
+            # Omit the group, because locking the group here could deadlock (groups.py). The group need not be
+            # locked: a blocked job takes no room in its group.
             context = context._replace(group_id=None)
         fence = Fence(row.job_id, row.claim_version, JobStatus.QUEUED)
         claim = Transition.claim_to_cancel(fence, JobStatus.CLAIMED, worker_id=CONTROL_PLANE, context=context)

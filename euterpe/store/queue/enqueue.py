@@ -25,8 +25,8 @@ from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 
-# A new job may have values in these nullable columns and in the sealed ones. All other nullable columns are
-# NULL until a later write.
+# A new job may have values in these nullable columns and in the sealed columns. All other nullable columns
+# are NULL until a later write.
 _OPTIONAL = ("external_id", "group_id", "source_ref", "rank")
 _SEALED = ("storage_creds_", "callbacks_")
 _LATER = {
@@ -39,7 +39,7 @@ _WRITTEN = [column.name for column in inbox_jobs.columns if column.name not in _
 
 @dataclass(frozen=True)
 class Key:
-    """An idempotency key and the hash of the request that it stands for."""
+    """An idempotency key and the hash of the request that was sent with it."""
 
     text: str
     request_hash: str
@@ -106,9 +106,9 @@ class Enqueue:
         self._stored_keys = _stored_keys_statement()
 
     def many(self, jobs: Sequence[NewJob]) -> list[Answer]:
-        """Insert jobs in one transaction; return an answer for each, in order.
+        """Insert jobs in one transaction; return an answer for each job, in order.
 
-        Raise `DuplicateSource` if a `source_ref` has a job already: then none of the jobs is inserted.
+        Raise `DuplicateSource` if a `source_ref` has a job already. In that case no job is inserted.
         """
         with self._database.transaction() as connection:
             now, answers = self._answer_known(connection, jobs)
@@ -121,7 +121,7 @@ class Enqueue:
     def stored_answer(
         self, requester_id: str, key: str, request_hash: str
     ) -> Accepted | IdempotencyConflict | None:
-        """Return what `many` would answer under this key, or None if the key is free. Write nothing."""
+        """Return the answer that `many` would give for this key and request, or None if the key is free."""
         check_text("idempotency_key", key, "idempotency_key")
         taken = sa.select(idempotency_keys).where(
             idempotency_keys.c.requester_id == requester_id,
@@ -133,15 +133,15 @@ class Enqueue:
         return None if stored is None else _answer(request_hash, stored)
 
     def _insert(self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None) -> Sequence[Row]:
-        """Insert each job into the lane in which it has to wait; return the rows."""
+        """Insert each job into its first lane; return the rows."""
         if not jobs:
             return ()
         limits: dict[Group, int] = {}
         for job in jobs:
             if job.group is not None:
                 limits.setdefault(job.group, job.group_limit)
-        # `register` locks the groups. The lock order (admission.py) requires this before the shares are
-        # locked, which give the ranks.
+        # `register` locks the groups, and `_placed` locks the shares to get the ranks. The lock order
+        # (admission.py) requires that the groups are locked before the shares.
         self._admission.groups.register(connection, limits)
         rows = self._placed(connection, jobs, now)
         try:
@@ -223,7 +223,7 @@ class Enqueue:
         key = idempotency_keys.c
         with self._database.transaction() as connection:
             due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
-            # Skip the rows that a concurrent enqueue has locked, because it takes over their keys.
+            # Skip the rows that a concurrent enqueue has locked, because this enqueue takes over their keys.
             due = due.order_by(key.expires_at).limit(limit).with_for_update(skip_locked=True)
             found = connection.execute(due).all()
             rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
@@ -260,7 +260,8 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
 def new_row(job: NewJob, now: int, rank: int | None) -> Row:
     """Return the row of a new job.
 
-    A job that waits neither for its time nor for its group is ready if it has a rank, and capped if not.
+    A job that waits neither for its time nor for its group is ready if it has a rank, and capped if it has
+    none.
     """
     available_at = max(now, job.not_before or 0)
     sealed, callbacks = job.sealed, job.sealed_callbacks

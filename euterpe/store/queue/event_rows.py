@@ -15,7 +15,7 @@ from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import inbox_jobs, job_outbox_events, json_document
 
 _job = inbox_jobs.c
-# Build the encoder once: `json.dumps` with these options would build one in every call.
+# Build the encoder once: `json.dumps` with these options would build a new encoder in every call.
 as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -107,9 +107,10 @@ def event_row(
     error: str | None = None,
     more: str = "",
 ) -> tuple[object, ...]:
-    """Return the outbox row of an event, in the order of `_COLUMNS`.
+    """Return the values of an event's outbox row, in the order of `_COLUMNS`.
 
-    `job` is the row of the job that has just been written. `outputs`, `error` and `more` are JSON text.
+    `job` is the job's row after the change that the event reports. `outputs`, `error` and `more` are JSON
+    text, as for `event_body`.
     """
     at = job.updated_at
     body = event_body(

@@ -1,4 +1,4 @@
-"""Decide what follows a failed attempt, and write it: a requeue, a failure or a dead letter."""
+"""Decide what follows a failed attempt (a requeue, a failure or a dead letter), and write the decision."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
@@ -43,7 +43,8 @@ class FailureWriter:
     ) -> list[JobDecision]:
         """Decide what follows the error of each row; write and return the decisions.
 
-        The caller has locked the rows. If their leases have expired (`has_expired`), fence off the owners.
+        The caller has locked the rows. `has_expired` means that their leases have expired: then fence off the
+        owners.
         """
         decisions = [
             decide_job(

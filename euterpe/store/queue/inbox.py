@@ -43,7 +43,7 @@ _NO_ACCOUNTS: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ClaimedJob:
-    """A job that this worker owns until its lease expires."""
+    """A job that this worker owns until the lease expires."""
 
     job_id: str
     requester_id: str
@@ -74,7 +74,7 @@ class HeartbeatResult:
 
 
 class Inbox:
-    """The operations of workers on jobs. Every write is fenced: with a stale claim it changes nothing."""
+    """The operations of workers on jobs. Every write is fenced: it changes nothing if its claim is stale."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Inbox:
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
     ) -> list[ClaimedJob]:
-        """Claim up to `limit` jobs, from the first queue first; start and count an attempt of each job."""
+        """Claim up to `limit` jobs, in the order of `queues`; start and count an attempt of each job."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
@@ -144,8 +144,8 @@ class Inbox:
         admission = self._transitions.admission
         with self._database.transaction() as connection:
             due = admission.promote_due(connection, limit)
-        # Use three transactions. A single one would lock groups twice, and jobs after shares, and could
-        # deadlock with a transaction that locks them in the opposite order.
+        # Use three transactions. A single transaction would lock groups twice, and jobs after shares, so it
+        # could deadlock with a transaction that locks jobs before shares.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._failures.write(
@@ -162,10 +162,10 @@ class Inbox:
         lease_ms: int | None = None,
         used: Mapping[str, Mapping[str, object]] = _NO_ACCOUNTS,
     ) -> HeartbeatResult:
-        """Extend the leases in one statement; by default, `lease_ms` is that of the first job's claim.
+        """Extend the leases in one statement; by default, use the `lease_ms` of the first job's claim.
 
         The worker has lost each job that is not in `held` of the result. `used` has the resources that the
-        attempts have used so far, by job id. A second statement writes them for the jobs that are held.
+        attempts have used so far, by job id. A second statement writes `used` for the jobs that are held.
         """
         if not jobs:
             return HeartbeatResult(frozenset(), frozenset())
@@ -180,7 +180,7 @@ class Inbox:
         return HeartbeatResult(frozenset(row.job_id for row in rows), canceled)
 
     def advance(self, steps: Sequence[Transition]) -> frozenset[str]:
-        """Advance each job; return the ids of the jobs still held. The caller must stop the others."""
+        """Advance each job; return the ids of the jobs still held. The caller must stop the lost jobs."""
         with self._database.transaction() as connection:
             return frozenset(self._transitions.apply(connection, steps))
 
@@ -218,9 +218,10 @@ class Inbox:
         reason: JobError | None = None,
         timings: Mapping[str, object] | None = None,
     ) -> bool:
-        """Release a job that was not at fault, without charging the attempt. Return False for a stale claim.
+        """Release a job without charging the attempt, because the job was not at fault.
 
-        `reason` is stored as the job's last error. If the cancel of the job was requested, fail it instead.
+        Return False for a stale claim. `reason` is stored as the job's last error. If the cancel of the job
+        was requested, fail the job instead.
         """
         check_count(delay_ms, "delay_ms", 0, WEEK_MS)
         check_documents({"timings": timings})

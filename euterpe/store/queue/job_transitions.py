@@ -1,8 +1,7 @@
-"""Change the status of jobs. `JobTransitions.apply` is the only function that does this.
+"""Change the status of jobs. Every claim, advance, failure, sweep, cancel and retry goes through `apply`.
 
-It checks the state table and the fence, inserts the outbox event, opens or closes the attempt and admits the
-next job of a group, all in the caller's transaction. Every claim, advance, failure, sweep, cancel and retry
-calls it.
+`JobTransitions.apply` checks the state table and the fence, inserts the outbox event, opens or closes the
+attempt and admits the next job of the group, all in the caller's transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -165,7 +164,7 @@ _ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "work
 
 
 def _opened(attempt_id: str, transition: Transition, row: AnyRow) -> tuple[object, ...]:
-    """Return the row of a new attempt, in the order of `_ATTEMPT_COLUMNS`."""
+    """Return the values of a new attempt's row, in the order of `_ATTEMPT_COLUMNS`."""
     claimed = (row.job_id, row.attempt_count, row.claim_version, transition.worker_id, row.updated_at)
     return (attempt_id, *claimed)
 

@@ -61,7 +61,7 @@ class Jobs:
         return replace(found[0], spec=without_callback_queries(dict(found[0].spec)))
 
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[JobRow]:
-        """Return the jobs that exist, in any order, each with only the metadata of its spec."""
+        """Return those of the given jobs that exist, in any order, with only the metadata of their specs."""
         job = inbox_jobs.c
         some = self._database.engines.read_limit
         wanted = sa.select(*_LISTED).where(job.requester_id == requester_id)
@@ -128,7 +128,10 @@ class Jobs:
         before: str | None = None,
         limit: int = 50,
     ) -> list[JobRow]:
-        """Return jobs, newest first, with only the metadata of their specs; `before` is the last id seen."""
+        """Return jobs, newest first, with only the metadata of their specs.
+
+        `before` is the id of the last job on the previous page.
+        """
         job = inbox_jobs.c
         wanted = sa.select(*_LISTED).order_by(job.job_id.desc())
         if statuses:
@@ -206,7 +209,7 @@ class Jobs:
         return self._rows(_without_spec, wanted)
 
     def _rows(self, kind: Callable[..., Row], wanted: AnySelect | AnyUnion) -> list[Row]:
-        """Return the result as rows of this class, whose fields have the names of the columns."""
+        """Return the result as objects of the class `kind`, whose fields have the names of the columns."""
         with self._database.snapshot() as connection:
             found = connection.execute(wanted)
             names = tuple(found.keys())

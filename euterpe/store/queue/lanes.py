@@ -21,8 +21,8 @@ UNFINISHED = tuple(lane for lane in Lane if lane is not Lane.REST)
 
 
 def lane_is(table: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
-    # Use a literal: SQLite decides when it prepares the statement whether a partial index applies, and does
-    # not know the parameters then.
+    # Use a literal. When SQLite prepares the statement, it decides whether a partial index applies, and it
+    # does not know the parameters at that time.
     return table.c.lane == sa.literal_column(f"'{lane}'")
 
 
@@ -37,7 +37,7 @@ def own_jobs(lane: Lane, *columns: AnyColumn, index: str | None = None) -> AnySe
 
 
 def unfinished_jobs(columns: Sequence[AnyColumn], *where: sa.ColumnElement[bool]) -> AnyUnion:
-    """Return the query for unfinished jobs: one select for each lane, as each lane has its own index."""
+    """Return the query for unfinished jobs: a select for each lane, because no index covers all lanes."""
     return sa.union_all(*(own_jobs(lane, *columns).where(*where) for lane in UNFINISHED))
 
 
@@ -63,9 +63,9 @@ _FIRST = ""
 
 
 class LaneRequesters:
-    """A cursor over the requesters that have rows in a lane. It returns at most 50 of them per call.
+    """A cursor over the requesters that have rows in a lane. It returns at most 50 requesters per call.
 
-    `index` is the partial index of the lane whose first column is the requester.
+    `index` is the partial index of the lane that has the requester as its first column.
     """
 
     def __init__(self, table: sa.Table, lane: Lane, index: str) -> None:
@@ -74,7 +74,7 @@ class LaneRequesters:
         self._after = _FIRST
 
     def next(self, connection: sa.Connection) -> Sequence[str]:
-        """Return the next requesters, in order. After the last one, the next call starts with the first."""
+        """Return the next requesters, in order. The call after the end begins with the first requester."""
         found = connection.execute(self._statement, {"after": self._after}).scalars().all()
         self._after = found[-1] if len(found) == _AT_ONCE else _FIRST
         return found

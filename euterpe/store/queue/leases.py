@@ -1,11 +1,11 @@
-"""Atomic claims, leases with heartbeats, and fenced writes for every table whose rows workers own.
+"""Atomic claims, leases with heartbeats, and fenced writes for every table whose rows have owners.
 
 A row belongs to the claim that last raised its `claim_version`. When the lease has expired, the sweep raises
 the version again, which fences off the old owner.
 
-`write` is the only function that changes a row's status. It checks each transition against the state table,
-and it is fenced: a transition names the `claim_version` and the status that the caller read, and changes
-nothing if either is out of date.
+All changes of a row's status go through `write`, which checks each transition against the state table. A
+transition is fenced: it names the `claim_version` and the status that the caller has read, and changes
+nothing if the row has another version or another status by now.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,13 +34,14 @@ from euterpe.store.queue.transition import Shape, Transition
 # None if no row of the batch has values.
 Columns = Callable[[Shape, Rows | None], Mapping[str, object]]
 
-# One statement writes all transitions that agree in these fields: those of `Shape`, and its other parameters.
-# A `Shape` for each transition would take 3 % of a worker's time.
+# One statement writes all transitions that agree in these fields: the fields of `Shape`, and the other
+# parameters of the statement. Group by the fields themselves: building a `Shape` for each transition would
+# take 3 % of a worker's time.
 _shared_fields = attrgetter("source", "target", "lane", "worker_id", "lease_ms", "raises_version", "attempts")
 
 
 class Holding(NamedTuple):
-    """A claim that the caller believes it still holds."""
+    """The key of a row and the version of the caller's claim, which may be stale."""
 
     key: str
     claim_version: int
@@ -80,7 +81,7 @@ class LeasedTable:
     # -- candidates: rows picked here stay locked until the transaction ends
 
     def ready(self, columns: Iterable[AnyColumn], *where: sa.ColumnElement[bool]) -> AnySelect:
-        """Return the query for the next `:limit` rows to claim. It skips rows that others have locked."""
+        """Return the query for the next `:limit` rows to claim, without rows locked by other transactions."""
         return self._pick(columns, Lane.READY, *where, order=self._order)
 
     def expired(self, columns: Iterable[AnyColumn]) -> AnySelect:
@@ -88,7 +89,7 @@ class LeasedTable:
         has_expired = self.table.c.lease_expires_at < self._database.now
         expired = self._pick(columns, Lane.LEASED, has_expired, order=[self.key])
         # Name the index: after an ANALYZE that saw no leased row, SQLite would scan all jobs in the order of
-        # their keys, which takes 119 ms per million.
+        # their keys, which takes 119 ms per million jobs.
         return expired.with_hint(self.table, f"INDEXED BY {self._leased_index}", "sqlite")
 
     def _pick(
@@ -113,8 +114,8 @@ class LeasedTable:
         for batch in batches.values():
             self._check(batch[0].source, batch[0].target)
         if len(batches) > 1 and self._database.engines.locks_rows:
-            # Each statement locks its own rows in order, but several statements together do not. So lock all
-            # rows first.
+            # Each statement locks its own rows in order, but several statements together would not lock all
+            # rows in order. So lock all rows first.
             keys = [{"key": one.key} for batch in batches.values() for one in batch]
             connection.execute(self._lock, as_parameter(keys))
         written: list[AnyRow] = []
@@ -155,7 +156,7 @@ class LeasedTable:
             values["lease_expires_at"] = now + sa.bindparam("lease_ms", type_=sa.BigInteger)
             values["heartbeat_at"] = now
         if shape.lane is not None:
-            # An unchanged lane is not assigned, because SQLite would rewrite every index that contains it.
+            # Do not assign an unchanged lane: SQLite would rewrite every index that contains the lane.
             values["lane"] = sa.bindparam("to_lane", type_=sa.Text)
         if shape.raises_version:
             values["claim_version"] = columns.claim_version + 1
@@ -189,8 +190,8 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # Subtract first. With `lease_expires_at >= now`, Postgres would expect few such rows, and
-                # would scan the table to find them.
+                # Compare a difference. With `lease_expires_at >= now`, Postgres would expect few such rows,
+                # and would scan the table to find them.
                 columns.lease_expires_at - now >= 0,
             )
             .returning(*self._heartbeat_returning)

@@ -1,7 +1,8 @@
 """Store the circuit breakers of receivers, which all dispatchers share; release events after a recovery.
 
 A receiver has a row from its first failure until it has recovered and its waiting events have been released.
-A healthy receiver has no row, so healthy traffic neither reads nor writes this table.
+A healthy receiver has no row. Sends to a receiver that the dispatcher knows to be healthy neither read nor
+write this table.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -61,7 +62,7 @@ class Origins:
     """The table of receivers that fail or have just recovered.
 
     An event younger than `free_early_tries_ms` gets one attempt back when it is released. Otherwise many
-    short outages of a receiver could use up within an hour the attempts that are meant to last for a day.
+    short outages of a receiver could, within an hour, use up attempts that are meant to last for a day.
     """
 
     def __init__(self, database: Database, *, free_early_tries_ms: int = _DAY_MS) -> None:
@@ -103,7 +104,7 @@ class Origins:
         }
 
     def record(self, connection: sa.Connection, changes: Iterable[OriginChange]) -> None:
-        """Write the last change of each origin; delete the rows of a requester that are old or too many."""
+        """Write the last change of each origin; delete old and surplus rows of the same requesters."""
         last = {change.key: change for change in changes}
         if not last:
             return
@@ -121,15 +122,15 @@ class Origins:
             self._forget_oldest(connection, sorted({change.key[0] for change in others}))
 
     def forget(self, connection: sa.Connection, requester_ids: Iterable[str]) -> None:
-        """Delete the rows of these requesters' receivers, so that the next send to each is tried at once."""
+        """Delete the rows of these requesters' receivers, so that the next sends to them are not delayed."""
         for requester_id in sorted(requester_ids):
             connection.execute(sa.delete(webhook_origins).where(_origin.requester_id == requester_id))
 
     def release(self, connection: sa.Connection, limit: int) -> int:
-        """Make up to `limit` events per recovered receiver due now; return how many.
+        """Release up to `limit` events of each recovered receiver, so that they are due now; return how many.
 
         Events are released in the order of their ids, so the events of a job are released in sequence. Once
-        all events of a receiver are released, its row is deleted.
+        all events of a receiver have been released, the receiver's row is deleted.
         """
         released = 0
         for row in connection.execute(self._recovered).all():
@@ -205,7 +206,7 @@ class Origins:
 
 
 def _is_recovered() -> sa.ColumnElement[bool]:
-    # Use a literal: with a parameter the engines would not use the partial index.
+    # Use a literal, because with a parameter the engines would not use the partial index.
     return _origin.state == sa.literal_column(f"'{OriginState.RECOVERED}'")
 
 

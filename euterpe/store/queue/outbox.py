@@ -31,7 +31,7 @@ from euterpe.store.secrets.callbacks import SEALED_CALLBACKS, sealed_callbacks
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 
 _event = job_outbox_events.c
-# Build this statement once: to build it in every claim took a quarter of the claim's time.
+# Build this statement once: building it in every claim took a quarter of the claim's time.
 _URLS = sa.select(
     inbox_jobs.c.job_id,
     inbox_jobs.c.spec["status_webhook_url"].as_string().label("url"),
@@ -42,9 +42,10 @@ _URLS = sa.select(
 
 @dataclass(frozen=True)
 class ClaimedEvent:
-    """An event that this dispatcher owns until its lease expires. `body` is sent unchanged.
+    """An event that this dispatcher owns until the lease expires. `body` is sent unchanged.
 
-    `url` lacks a query that is sealed in `sealed_callbacks`; `Callbacks.webhook_url` adds the query.
+    If the query of the webhook URL is sealed in `sealed_callbacks`, `url` lacks the query, and
+    `Callbacks.webhook_url` adds it.
     """
 
     event_id: str
@@ -78,14 +79,14 @@ class Delivery:
     status_code: int | None = None
     duration_ms: int = 0
     answer: str | None = None  # the first bytes of the response body
-    waits_for: str | None = None  # an origin: when it recovers, the event is due even before its time
+    waits_for: str | None = None  # the origin whose recovery makes the event due before its delay has passed
     origin_change: OriginChange | None = None  # the receiver's new state, if the attempt changed it
 
 
 class Outbox:
     """The operations of dispatchers on events.
 
-    Every write to an event is fenced: with a stale claim it changes nothing.
+    Every write under a claim is fenced: it changes nothing if the claim is stale.
     """
 
     def __init__(self, database: Database, *, max_attempts: int = 12, sweep_every_ms: int = 100) -> None:
@@ -147,8 +148,8 @@ class Outbox:
             ]
             held = self._apply(connection, claims)
             urls = self._urls(connection, picked)
-            # An event without a URL becomes a dead letter, so that it does not hold up other events. This
-            # happens, for example, if its job was deleted by hand.
+            # An event without a URL, for example because its job was deleted by hand, becomes a dead letter,
+            # so that it does not delay other events.
             lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
             self._apply(connection, [_lost(row) for row in lost])
         return [
@@ -171,7 +172,7 @@ class Outbox:
         ]
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
-        """Revoke expired leases; make events ready that are due or whose receiver has recovered.
+        """Revoke expired leases; make those events ready that are due or whose receiver has recovered.
 
         Return the number of events that were changed.
         """
@@ -193,7 +194,7 @@ class Outbox:
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
         """Write the outcomes, the delivery log and the changed states of receivers.
 
-        Return the ids of the events that were still held. No outcome is written for the others.
+        Return the ids of the events that were still held. For all other events, write no outcome and no log.
         """
         ends = [_settled(delivery) for delivery in deliveries]
         with self._database.transaction() as connection:
@@ -211,7 +212,7 @@ class Outbox:
         return frozenset(held)
 
     def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
-        """Release events without counting the attempt; return the ids of those that were still held."""
+        """Release events without counting the attempt; return the ids of the events that were still held."""
         return self._hand_back(events, Lane.READY, None, None)
 
     def postpone(

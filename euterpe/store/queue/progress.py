@@ -67,7 +67,7 @@ class ProgressReports:
         )
 
     def write(self, reports: Sequence[ProgressReport]) -> frozenset[str]:
-        """Write the reports; return the ids of the jobs still held. The caller must stop the others."""
+        """Write the reports; return the ids of the jobs still held. The caller must stop the lost jobs."""
         by_key = {report.job.job_id: report for report in sorted(reports, key=lambda r: r.job.job_id)}
         with self._database.transaction() as connection:
             batch = as_parameter(_row(report) for report in by_key.values())

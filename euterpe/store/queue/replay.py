@@ -21,10 +21,10 @@ _WAITING = (_event.event_id, _event.requester_id, _event.available_at)
 
 
 class Replay:
-    """Make events pending or due again.
+    """Make delivered and dead events pending again, or make waiting events due now.
 
-    Each transaction changes at most `batch` events. A million events in one transaction would hold up every
-    other writer.
+    Each transaction changes at most `batch` events, because a transaction of a million events would delay
+    every other writer.
     """
 
     def __init__(self, database: Database, outbox: Outbox, *, batch: int = MAX_BATCH) -> None:
@@ -54,22 +54,22 @@ class Replay:
         return sum(self.batches(_event.created_at >= since_ms, _event.created_at < until_ms))
 
     def batches(self, *where: sa.ColumnElement[bool]) -> Iterator[int]:
-        """Make delivered and dead events pending, with a new budget; yield the size of each batch written."""
+        """Make delivered and dead events pending, with a new budget; yield the size of each written batch."""
         again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
         wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
         wanted = wanted.order_by(_event.event_id).limit(self._batch).with_for_update()
         after = ""
-        # Each batch begins after the last id, so that an event that is delivered again meanwhile is not
-        # replayed twice.
+        # Each batch begins after the last id of the previous batch, so that an event that is delivered again
+        # meanwhile is not replayed twice.
         while batch := self._write(wanted.where(_event.event_id > after)):
             after = max(batch)
             yield len(batch)
 
     def pending(self, requester_id: str | None = None) -> int:
-        """Make all events that wait for their next attempt due now; return how many.
+        """Set the due time of all events that wait for their next attempt to now; return how many.
 
-        The events keep their budgets. The circuit breakers of all receivers of the events' requesters are
-        deleted, so that they do not hold the events back.
+        The events keep their budgets. For each requester of these events, the stored circuit breakers of all
+        its receivers are deleted, because they would delay the events.
         """
         key = sa.tuple_(_event.available_at, _event.event_id)
         waiting = sa.select(*_WAITING).where(lane_is(job_outbox_events, Lane.DELAYED))
@@ -78,8 +78,8 @@ class Replay:
         waiting = waiting.order_by(_event.available_at, _event.event_id)
         waiting = waiting.limit(self._batch).with_for_update(skip_locked=True)
         done, after = 0, (0, "")
-        # Each batch begins after the last event, so that an event that fails again meanwhile is not made due
-        # twice.
+        # Each batch begins after the last event of the previous batch, so that an event that fails again
+        # meanwhile is not made due twice.
         while batch := self._make_due(waiting.where(key > after)):
             done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)
         return done
@@ -107,7 +107,7 @@ class Replay:
         return len(self._make_due(waiting.with_for_update()))
 
     def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
-        """Make waiting events due now, with the same budget; return the rows from before the change."""
+        """Make waiting events due now, with the same budget; return their rows as read before the change."""
         with self._database.transaction() as connection:
             found = connection.execute(waiting).all()
             self._origins.forget(connection, {row.requester_id for row in found})

@@ -9,10 +9,11 @@ _Claim = TypeVar("_Claim")
 # The limit on the rows of each step of a sweep, so that no claim waits long for the sweep. If that many rows
 # are due, the sweep also moves a few rows of each requester (`due_rows.py`).
 ROWS_PER_SWEEP = 100
-# One sweep releases the events of up to this many recovered receivers, so that no receiver delays the others.
+# The limit on the recovered receivers whose events one sweep releases. It is more than one, because otherwise
+# the backlog of the first receiver would delay the events of the next receiver.
 RECEIVERS_PER_SWEEP = 4
 # After a claim that found nothing, the next call claims before it sweeps. But if this many pauses have passed
-# since the last sweep, it sweeps first, because the claim would miss rows that became due meanwhile.
+# since the last sweep, the call sweeps before it claims, because rows may have become due meanwhile.
 _IDLE_PAUSES = 20
 
 
@@ -24,10 +25,11 @@ class SweepTimer:
         self._last, self._is_idle = float("-inf"), False
 
     def claim_with_sweep(self, claim: Callable[[], list[_Claim]]) -> list[_Claim]:
-        """Call `claim`, with a sweep if one is due; return the claimed rows.
+        """Call `claim`, and sweep if a sweep is due; return the claimed rows.
 
-        The sweep runs before the claim. An idle worker claims first, so that its first job does not wait for
-        the sweep. If that claim finds nothing, it sweeps, and claims again if the sweep changed rows.
+        Normally the sweep runs before the claim. After a call that claimed nothing, the next call claims
+        before it sweeps, so that the first new job does not wait for the sweep. If this claim finds nothing,
+        the call sweeps, and claims again if the sweep changed rows.
         """
         if self._is_due(_IDLE_PAUSES * self._every_s if self._is_idle else self._every_s):
             self._run_sweep()
@@ -42,7 +44,8 @@ class SweepTimer:
 
     def _run_sweep(self) -> int:
         now = time.monotonic()
-        # Set the time before the sweep: if it fails, the next sweep is due later, so that claims go on.
+        # Set the time before the sweep. If the sweep fails, the next sweep is due only after a longer pause,
+        # so that claims go on meanwhile.
         self._last = now + _IDLE_PAUSES * self._every_s
         swept = self._sweep()
         self._last = now

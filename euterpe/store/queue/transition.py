@@ -28,7 +28,10 @@ class Claim(Protocol):
 
 
 class Fence(NamedTuple):
-    """The state of a row that the caller has read. It is stale once the version or the status has changed."""
+    """The key, version and status of a row, as the caller has read them.
+
+    A fence is stale once the version or the status of the row has changed.
+    """
 
     key: str
     claim_version: int
@@ -41,7 +44,7 @@ class Shape(NamedTuple):
     source: str
     target: str
     lane: Lane | None  # None: unchanged
-    is_leased: bool  # afterwards
+    is_leased: bool  # after the transition
     raises_version: bool
     attempts: int  # added to attempt_count
 
@@ -54,9 +57,9 @@ class Transition(NamedTuple):
     source: str
     target: str
     lane: Lane | None = None
-    worker_id: str | None = None  # the owner afterwards, if there is one
+    worker_id: str | None = None  # the owner after the transition; None: no owner
     lease_ms: int | None = None  # the length of the lease from now; None: no lease
-    raises_version: bool = False  # for a new owner, or to fence off the old one
+    raises_version: bool = False  # True for a new owner, or to fence off the old owner
     attempts: int = 0
     delay_ms: int | None = None  # the row cannot be claimed before this time has passed
     values: Mapping[str, object] = NOTHING  # `value_types` of the table lists the keys
@@ -125,7 +128,7 @@ class Transition(NamedTuple):
         values: Mapping[str, object] = NOTHING,
         context: EventContext | None = None,
     ) -> Self:
-        """Return a transition after which the row has no owner, and rests or can be claimed again."""
+        """Return a transition after which the row has no owner, and is finished or can be claimed again."""
         return cls(*fence, target, lane, delay_ms=delay_ms, values=values, context=context)
 
     @classmethod
@@ -141,7 +144,7 @@ class Transition(NamedTuple):
     ) -> Self:
         """Return the end of an attempt whose lease has expired.
 
-        It raises the version, so the owner is fenced off at once and not only by the next claim.
+        The transition raises the version, so that the owner is fenced off at once, before the next claim.
         """
         end = cls.finish(fence, target, lane, delay_ms=delay_ms, values=values, context=context)
         return end._replace(raises_version=True)
@@ -156,7 +159,7 @@ class Transition(NamedTuple):
         attempts: int = 0,
         context: EventContext | None = None,
     ) -> Self:
-        """Return a retry of a row at rest: it is due now, and `attempts` is added to its attempt count."""
+        """Return a retry of a finished row: it is due now, and `attempts` is added to its attempt count."""
         return cls(*fence, target, lane, attempts=attempts, delay_ms=0, context=context)
 
     @property
