@@ -1,7 +1,8 @@
-"""Seal the queries of webhook and refresh URLs, and open them when the URL is called.
+"""Seal the queries of webhook and refresh URLs, and open them when the URLs are called.
 
-The queries are stored separately from the credentials, which are deleted when the job is over. After that,
-deliveries of its webhooks may go on for more than a day, and replays may come much later.
+The queries are stored separately from the credentials, because the credentials are deleted when the job is
+over. After that, deliveries of the job's webhooks may go on for more than a day, and replays may come much
+later.
 """
 
 from functools import lru_cache
@@ -31,23 +32,26 @@ class Callbacks:
 
     def __init__(self, database: Database, keys: KeyProvider, *, remembered: int = _CACHE_SIZE) -> None:
         self._database, self._keys = database, keys
-        # Cache the plaintexts: all events of a job use the same sealed query, which is then decrypted once.
+        # Cache the plaintexts, so that the query that all events of a job share is decrypted only once.
         self._open = lru_cache(maxsize=remembered)(self._unseal)
 
     def seal_first(self, job_id: str, requester_id: str, queries: bytes | None) -> Sealed | None:
-        """Return the sealed queries to store with a new job, or None without queries."""
+        """Return the sealed queries to store with a new job, or None if there are no queries."""
         if queries is None:
             return None
         return seal(queries, callbacks_context(job_id, requester_id), self._keys)
 
     def webhook_url(self, url: str, job_id: str, requester_id: str, sealed: Sealed | None) -> str:
-        """Return the URL with its query, for the delivery of the job's events. Keep it in memory only."""
+        """Return the URL with its query, to deliver the job's events. Keep this URL in memory only."""
         if sealed is None:
             return url
         return with_query(url, self._open(job_id, requester_id, sealed), "status_webhook_url")
 
     def for_job(self, job: ClaimedJob) -> bytes | None:
-        """Return the queries of the job's URLs for its worker, or None if its refresh URL has no query."""
+        """Return the queries of the job's callback URLs, or None if its worker does not need them.
+
+        The worker calls only the refresh URL, so it needs the queries only if the refresh URL has a query.
+        """
         if not is_hidden(job.spec.get("refresh_url")):
             return None
         with self._database.snapshot() as connection:
@@ -60,7 +64,7 @@ class Callbacks:
 
 
 def sealed_callbacks(row: AnyRow) -> Sealed | None:
-    """Return the sealed queries of a row with the columns `SEALED_CALLBACKS`, or None."""
+    """Return the sealed queries in the columns `SEALED_CALLBACKS` of a row, or None if the job has none."""
     if row.callbacks_encrypted is None:
         return None
     return Sealed(

@@ -13,7 +13,7 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# The job will never run again, and its credentials have been deleted (`job_transitions.py`).
+# True if the job will never run again. Its credentials have been deleted then (`job_transitions.py`).
 _IS_OVER = _job.status.in_((JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)) | sa.and_(
     _job.status == JobStatus.FAILED, _job.attempt_count >= _job.max_attempts
 )
@@ -37,15 +37,15 @@ class Credentials:
         self._database, self._keys = database, keys
 
     def seal_first(self, job_id: str, requester_id: str, secret: bytes | None) -> Sealed | None:
-        """Return the sealed credentials to store with a new job, or None without a secret."""
+        """Return the sealed credentials to store with a new job, or None if there is no secret."""
         if secret is None:
             return None
         return seal(secret, credentials_context(job_id, requester_id, 1), self._keys)
 
     def open(self, job: ClaimedJob) -> tuple[bytes | None, int]:
-        """Return the plaintext, if there is one, and its version; raise Conflict if the claim is stale.
+        """Return the plaintext (None without credentials) and its version.
 
-        The caller must keep the plaintext in memory only.
+        Raise Conflict if the claim is stale. The caller must keep the plaintext in memory only.
         """
         with self._database.snapshot() as connection:
             row = connection.execute(sa.select(*_SEALED).where(_owned_by(job))).one_or_none()
@@ -59,7 +59,7 @@ class Credentials:
     def replace(
         self, job_id: str, requester_id: str, secret: bytes, *, claim: ClaimedJob | None = None
     ) -> int:
-        """Store new credentials and return their version, which is always one higher.
+        """Store new credentials; return their version, which is one higher than the version before.
 
         A worker passes its claim, because a stale worker must not overwrite the newer credentials of the next
         worker. Raise Conflict if the claim is stale or the job is over.

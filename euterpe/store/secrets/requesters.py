@@ -22,7 +22,8 @@ from euterpe.store.errors import Conflict, NotFound, Unauthorized
 from euterpe.store.tables import api_keys, requesters, webhook_secrets
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Each valid secret adds a signature to a header of the webhook, which has room for about sixty.
+# Each valid secret adds a signature to a header of the webhook, and this header has room for about sixty
+# signatures.
 _MAX_SECRETS = 10
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
 _LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.max_priority)
@@ -72,7 +73,7 @@ class Requesters:
         requester_id, minted, secret = new_id(), apikeys.mint(), mint_webhook_secret()
         sealed_row = self._sealed_row(requester_id, secret)
         with self._database.transaction() as connection:
-            # The unique index on the name prevents duplicates, also of two concurrent calls.
+            # The unique index on the name prevents duplicates, even if two calls run concurrently.
             row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
             insert = self._database.insert(requesters).values(row).on_conflict_do_nothing()
             if connection.execute(insert.returning(_requester.requester_id)).first() is None:
@@ -86,8 +87,8 @@ class Requesters:
         is_id = _requester.requester_id == name_or_id
         named = sa.select(_requester.requester_id).where(sa.or_(_requester.name == name_or_id, is_id))
         with self._database.snapshot() as connection:
-            # Prefer the id. The name of another requester may look like this id, if that requester is older
-            # than the check in `create`.
+            # Prefer the id. Another requester may have this id as its name, if that requester was created by
+            # a release without the check in `create`.
             found = connection.execute(named.order_by(is_id.desc())).scalars().first()
         if found is None:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
@@ -130,7 +131,10 @@ class Requesters:
         return minted.plaintext
 
     def rotate_secret(self, requester_id: str, *, old_valid_ms: int) -> str:
-        """Return a new webhook secret; old ones expire after `old_valid_ms`, and sign webhooks until then."""
+        """Return a new webhook secret.
+
+        Old secrets expire after `old_valid_ms`, and also sign webhooks until then.
+        """
         secret = mint_webhook_secret()
         sealed_row = self._sealed_row(requester_id, secret)
         with self._database.transaction() as connection:
@@ -148,9 +152,10 @@ class Requesters:
         return secret
 
     def authenticate(self, api_key: str) -> Principal:
-        """Return the owner of this key.
+        """Return the requester that owns this key.
 
-        Raise the same Unauthorized if the key is unknown, if it is expired or if the owner is disabled.
+        Raise Unauthorized, always with the same message, if the key is unknown or expired, or if the
+        requester is disabled.
         """
         parsed = apikeys.parse(api_key)
         with self._database.snapshot() as connection:
@@ -163,7 +168,7 @@ class Requesters:
         return Principal(row.requester_id, frozenset(row.scopes), limits)
 
     def webhook_secrets(self, requester_id: str) -> list[str]:
-        """Return the secrets that are valid now, newest first: a webhook is signed with each."""
+        """Return the secrets that are valid now, newest first. Every webhook is signed with all of them."""
         wanted = sa.select(webhook_secrets).where(
             _secret.requester_id == requester_id, _is_valid(_secret.expires_at, self._database.now)
         )
@@ -173,9 +178,10 @@ class Requesters:
         return [self._open(row) for row in rows]
 
     def _lock(self, connection: sa.Connection, requester_id: str) -> None:
-        """Lock the requester's row; raise NotFound or Conflict if it does not exist or is disabled.
+        """Lock the requester's row, so that concurrent rotations run one after the other.
 
-        With the lock, the second of two concurrent rotations expires the key or secret of the first.
+        The second rotation then makes the new key or secret of the first rotation expire. Raise NotFound if
+        the requester does not exist, and Conflict if it is disabled.
         """
         known = sa.select(_requester.disabled_at).where(_requester.requester_id == requester_id)
         row = connection.execute(known.with_for_update()).one_or_none()
@@ -205,7 +211,7 @@ class Requesters:
         )
 
     def _sealed_row(self, requester_id: str, secret: str) -> dict[str, object]:
-        """Return the row of a new secret. Call this outside a transaction: the key provider may be remote."""
+        """Return the row of a new secret. Call this outside transactions: a key provider may be remote."""
         secret_id = new_id()
         sealed = seal(secret.encode(), webhook_secret_context(requester_id, secret_id), self._keys)
         return {

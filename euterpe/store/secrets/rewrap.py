@@ -1,8 +1,9 @@
 """KEK rotation: rewrap every data key under the active KEK, in small batches.
 
-It can run under load: a row is written only if its KEK, and the version of credentials, are still those that
-were read, so a refresh of credentials is never overwritten. It can be interrupted: a run needs no state of an
-earlier run, because it rewraps each secret that is not under the active KEK.
+A rotation can run under load. A row is written only if its KEK has not changed since the row was read, and a
+row of credentials only if their version has not changed either. So a refresh of credentials is never
+overwritten. A rotation can be interrupted: the next run needs no state of the interrupted run, because it
+rewraps each secret that is not under the active KEK.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,7 @@ class _SealedColumns:
     kek_id: str
     version: str
     context: Callable[[Any], Context]
-    unchanged: Sequence[str]  # columns that, like the KEK, must still be as they were read
+    unchanged: Sequence[str]  # a row is written only if these columns have not changed since it was read
 
     @property
     def key(self) -> sa.Column[Any]:
@@ -108,8 +109,8 @@ class Rewrap:
         """Rewrap in batches, and yield the totals so far after each batch.
 
         A secret that cannot be opened is skipped and reported as broken, so that it does not block the
-        rotation of all others. An outage of the key provider ends the run, because it does not show that a
-        secret is broken.
+        rotation of all other secrets. An outage of the key provider ends the run, because an outage does not
+        show that a secret is broken.
         """
         progress = RewrapProgress(0, ())
         batch = min(batch, self._database.engines.read_limit)
@@ -124,7 +125,7 @@ class Rewrap:
                 yield progress
 
     def unreadable(self, per_kek: int = 10) -> list[str]:
-        """Try the newest secrets under each KEK; return those that cannot be opened, with the reason."""
+        """Try to open the newest secrets under each KEK; return those that fail, each with the reason."""
         found = []
         for place, kek_id in product(_PLACES, self.in_use()):
             wanted = _select(place).where(place.column(place.kek_id) == kek_id)
@@ -159,7 +160,7 @@ class Rewrap:
         return fresh, broken
 
     def _move(self, place: _SealedColumns, row: AnyRow, new: Sealed) -> int:
-        """Write a row in its own transaction: with several rows it could deadlock with other writers."""
+        """Write a row in its own transaction: one transaction for several rows could cause a deadlock."""
         as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
         changed = sa.update(place.table).where(place.key == row[0], *as_read)
         values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}
