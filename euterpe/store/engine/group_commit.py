@@ -18,7 +18,7 @@ from euterpe.store.errors import StoreError, StoreUnavailable
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
-_Entry = tuple[T, Future[R], float]  # an item, its result, and the deadline of its caller
+_Entry = tuple[T, Future[R], float]  # an item, the future of its result, and the deadline of its caller
 
 
 class GroupCommit(Generic[T, R]):

@@ -47,7 +47,7 @@ class FifoLock:
     """A first-in, first-out lock for the one write connection of SQLite and libSQL.
 
     Python's locks and connection pools are not fair: with eight busy threads a submit waited 0.3 s at the
-    median and 2.4 s at worst. With this lock it waits 0.006 s at the median and 0.14 s at worst.
+    median and 2.4 s at worst. With this lock a submit waits 0.006 s at the median and 0.14 s at worst.
     """
 
     def __init__(self) -> None:

@@ -245,7 +245,7 @@ class HistoryFeed:
             return []
         if self._postgres:
             return self._even_parts(grows, low, high, rows_each)
-        # Rowids are dense, but the first rowid may be large after pruning.
+        # Begin at the first row: rowids are dense, but after pruning the first rowid may be large.
         low = max(low, self._first(grows))
         return [PositionRange(grows, at, min(at + rows_each, high)) for at in range(low, high, rows_each)]
 

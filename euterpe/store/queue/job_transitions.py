@@ -57,7 +57,7 @@ class JobTransitions:
         self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
-        """Write the transitions; return the changed rows by job id. A job without a row has a stale claim."""
+        """Write the transitions; return the changed rows by job id. Jobs with a stale claim are missing."""
         by_key = {one.key: one for one in transitions}
         if len(by_key) != len(transitions):
             raise ValueError("a batch must not change a job twice")

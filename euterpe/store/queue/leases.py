@@ -190,8 +190,8 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # Compare a difference. With `lease_expires_at >= now`, Postgres would expect few such rows,
-                # and would scan the table to find them.
+                # Compare a difference with 0. With `lease_expires_at >= now`, Postgres would expect few such
+                # rows, and would scan the table to find them.
                 columns.lease_expires_at - now >= 0,
             )
             .returning(*self._heartbeat_returning)

@@ -40,7 +40,7 @@ class Replay:
         )
 
     def one(self, event_id: str) -> None:
-        """Replay an event. If it waits for its next attempt, make it due now and keep its budget."""
+        """Replay an event. If the event waits for its next attempt, make it due now and keep its budget."""
         if not (sum(self.batches(_event.event_id == event_id)) or self._make_one_due(event_id)):
             raise NotFound(f"there is no delivered, dead or waiting event {event_id!r} to replay")
 

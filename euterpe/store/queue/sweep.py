@@ -6,8 +6,8 @@ from typing import TypeVar
 
 _Claim = TypeVar("_Claim")
 
-# The limit on the rows of each step of a sweep, so that no claim waits long for the sweep. If that many rows
-# are due, the sweep also moves a few rows of each requester (`due_rows.py`).
+# The limit on the rows of each step of a sweep, so that no claim waits long for the sweep. If this many rows
+# are due, the sweep also moves a few rows of each of the next requesters (`due_rows.py`).
 ROWS_PER_SWEEP = 100
 # The limit on the recovered receivers whose events one sweep releases. It is more than one, because otherwise
 # the backlog of the first receiver would delay the events of the next receiver.

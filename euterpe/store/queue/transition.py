@@ -81,7 +81,7 @@ class Transition(NamedTuple):
 
     @classmethod
     def claim_to_cancel(cls, fence: Fence, target: str, *, worker_id: str, context: EventContext) -> Self:
-        """Return the claim of a queued job that the caller will fail as canceled. It counts no attempt."""
+        """Return the claim of a queued job that is to be canceled. The claim counts no attempt."""
         owner = (Lane.LEASED, worker_id, 0)
         return cls(*fence, target, *owner, raises_version=True, context=context)
 

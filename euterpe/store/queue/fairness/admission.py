@@ -6,10 +6,10 @@ under its requester's cap on running jobs. When the job need not wait any more, 
 the same lanes and gets a new rank. If jobs kept their old ranks, a requester could save up its share while
 its jobs wait, and use the whole share at once.
 
-Lock order on Postgres: idempotency keys (only an enqueue locks them), then requesters, then owned, ready,
-delayed and finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker
-lock on requesters (FOR KEY SHARE), which may come later: the transactions that conflict with this lock, such
-as `requester set`, lock a requester before all other rows.
+Lock order on Postgres: idempotency keys (in an enqueue), then requesters, then owned, ready, delayed and
+finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker lock on
+requesters (FOR KEY SHARE), which may come later: the transactions that conflict with this lock, such as
+`requester set`, lock a requester before all other rows.
 """
 
 from collections.abc import Iterable, Sequence

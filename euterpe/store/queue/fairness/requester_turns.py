@@ -97,5 +97,5 @@ def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
 
 
 def _right_behind(requester_id: str) -> str:
-    """Return the excluded end of a range whose last possible member is this id."""
+    """Return the upper bound (excluded) of a range of ids that ends with this id."""
     return requester_id + "\x01"
