@@ -22,7 +22,7 @@ class DescribedCode(StrEnum):
 
 
 class DeliveryCode(DescribedCode):
-    """The reason for which a delivery failed. Refresh calls log the same codes."""
+    """The reason why a delivery failed. Failed refresh calls are logged with the same codes."""
 
     EGRESS_REFUSED = (
         "egress_refused",
@@ -94,7 +94,10 @@ class DeliveryCode(DescribedCode):
 
 
 class ReceiverCode(DescribedCode):
-    """The reason for which a receiver must not act on a call. It answers 503 if `retryable`, else 401."""
+    """The reason why a receiver must not act on a call.
+
+    The receiver answers 503 if the code is `retryable`, else 401.
+    """
 
     SIGNATURE_HEADER_MISSING = (
         "signature_header_missing",

@@ -2,8 +2,8 @@
 
 The secret part has the credentials and the queries of signed URLs, because such a query contains the
 signature. The secret part only gives access to storage, so the hash does not cover it. The hash covers the
-public part, including the queries of callback URLs. Those queries are sealed separately (`callbacks.py`),
-because they are kept longer than the secret part.
+public part, including the queries of callback URLs. The queries of callback URLs are sealed separately
+(`store/secrets/callbacks.py`), because they are kept longer than the secret part.
 """
 
 import json
@@ -56,7 +56,7 @@ def with_callback_queries(public: Mapping[str, Any], queries: bytes | None) -> d
 
 
 def with_query(url: str, queries: bytes, name: CallbackField) -> str:
-    """Return the complete URL of this field."""
+    """Return `url` with the query that `queries` has for the field `name`."""
     query = json.loads(queries).get(name)
     return url if query is None else without_query(url) + str(query)
 
@@ -87,8 +87,9 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON with its defaults, and the secret part (None if there are no secrets).
 
-    A default of a field that is newer than the first release is left out: in a rolling upgrade a worker of
-    the release before would refuse the field, because it does not know it.
+    A field that is newer than the first release is left out while it has its default value: in a rolling
+    upgrade, workers of the previous release refuse fields that they do not know.
+
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.
     """

@@ -22,8 +22,8 @@ _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 class About:
     """The description of a field, an example of its value, and further keywords of its JSON schema.
 
-    `inner` is the class of the inner document: of the object in the field, or of each object in its list. The
-    value of the field stays a mapping, so that readers also get members that `inner` does not describe.
+    If the field has an object or a list of objects, `inner` is the document class of these objects. The value
+    of the field stays a mapping, so that readers also get members that `inner` does not describe.
     """
 
     text: str
@@ -49,7 +49,7 @@ _fields: dict[type, tuple[DocumentField, ...]] = {}
 
 
 def fields_of(document: type) -> tuple[DocumentField, ...]:
-    """Return the described fields of a document class, in order. A subclass of a document class works too."""
+    """Return the fields that have an `About`, in order. `document` may be a subclass of a document class."""
     if document not in _fields:
         known = ((one.name, get_args(one.type)) for one in fields(document))
         _fields[document] = tuple(

@@ -1,4 +1,4 @@
-"""The error codes of jobs. Each has a retry class, the party at fault, the phases and an advice.
+"""The error codes of jobs. Each code has a retry class, the party at fault, its phases and advice.
 
 This table is the only list of these codes. `docs/errors.md` is generated from it (ci/error_tables.py), and
 the code of every job error is a member of this enum. The codes are public, so a member may be added but never
@@ -31,7 +31,7 @@ class Release(Enum):
     """The rule that decides whether an attempt that fails with a code is released without a charge."""
 
     NEVER = auto()  # every attempt is charged
-    LIMITED = auto()  # only the first five of a job are released, because the job could cause the error
+    LIMITED = auto()  # only five such attempts of a job are released, because the job could cause the error
     BY_CAUSE = auto()  # released, except when this job or the disk of a `file://` output is the cause
     ALWAYS = auto()  # never charged, because the job waits for something that this worker lacks
 
@@ -46,7 +46,7 @@ class _Kind:
     retry_note: str = ""
 
 
-# Short names, so that the row of a code fits on one line.
+# These short names let the row of a code fit on one line.
 _PERMANENT = RetryClass.PERMANENT
 _TRANSIENT = RetryClass.TRANSIENT
 _SOURCE = Fault.SOURCE
@@ -59,10 +59,10 @@ _WORKER = Fault.WORKER
 class ErrorCode(StrEnum):
     """A code in the `error` of a job.
 
-    `retry` is the usual retry class. The few errors with another class set it where they are raised. `phases`
-    is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency may depend on
-    the version of ffmpeg. Analytics compares versions of ffmpeg by these codes. `summary`, `advice` and
-    `retry_note` are Markdown for docs/errors.md.
+    `retry` is the usual retry class. A few errors need another class, which is set where the error is raised.
+    `phases` is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency may
+    depend on the version of ffmpeg. Analytics compares versions of ffmpeg by these codes. `summary`, `advice`
+    and `retry_note` are Markdown for docs/errors.md.
     """
 
     fault: Fault

@@ -27,7 +27,7 @@ class FieldError:
 
 
 class InvalidSpec(EuterpeError):
-    """Raised for a request that breaks the rules of the job spec. It has all errors of the request."""
+    """Raised for a request that breaks the rules of the job spec. `errors` has all errors of the request."""
 
     code = "invalid_request"
 

@@ -18,17 +18,17 @@ def event_type(status: str) -> str:
 
 
 def is_wanted(status: str, webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
-    """Return whether the requester wants this status as a webhook. Without a list, every status is wanted."""
+    """Return whether the requester wants a webhook for this status.
+
+    If the job has no list of `webhook_events`, every status is wanted.
+    """
     if webhook_url is None:
         return False
     return webhook_events is None or status in webhook_events
 
 
 def wants_progress(webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
-    """Return whether the requester wants progress events.
-
-    They are sent only if `webhook_events` lists them.
-    """
+    """Return whether the requester wants progress events: `webhook_events` must contain `progress`."""
     return webhook_url is not None and webhook_events is not None and "progress" in webhook_events
 
 
@@ -49,8 +49,8 @@ def event_body(
 ) -> str:
     """Return the exact body of the webhook. The body is stored, and every retry sends the same bytes.
 
-    The last five arguments are already JSON, because encoding the constant data of a job again for each event
-    would be half the work of a transition. `more` has further members, with a comma before each.
+    The last five arguments are already JSON: to encode the constant data of a job again for each event would
+    be half of the work of a transition. `more` has further members, with a comma before each.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None
     error = error if status in _SHOWS_ERROR else None

@@ -1,6 +1,6 @@
 """Translate pydantic errors for requesters.
 
-An error has the location and what is allowed there, and never the input.
+Each error has a location and says what is allowed there. It never quotes a value of the input.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ..
 
 
 def first_errors(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
-    """Return the first `MAX_ERRORS` errors. If there are more, add an error with this information."""
+    """Return the first `MAX_ERRORS` errors. If there are more, add one error that says so."""
     first = tuple(islice(errors, MAX_ERRORS + 1))
     return first if len(first) <= MAX_ERRORS else (*first[:-1], FieldError((), "has more errors than these"))
 
@@ -60,7 +60,7 @@ def _sentence(detail: ErrorDetails) -> str:
 
 
 def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
-    """Return the path in `data`, without the union branches that pydantic adds to it."""
+    """Return the path in `data`, without the union branches that pydantic adds to the path."""
     path: list[str | int] = []
     for step in detail["loc"]:
         if _has_step(data, step):
@@ -87,7 +87,8 @@ def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
 
 def _shortened(step: str | int, parent: str | int | None) -> str | int:
     if parent in _MAPS_OF_FILES and isinstance(step, str):
-        # A longer prefix, because a job may have a hundred file names.
+        # Show a longer prefix of a file name, because a job may have a hundred files, and the reader must see
+        # which one is meant.
         return display_text(step.partition("?")[0])
     return display_text(step, _UNKNOWN_NAME_LENGTH)
 

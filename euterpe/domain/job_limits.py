@@ -15,14 +15,14 @@ class JobLimits:
     max_priority: int | None = None
 
     def min_with(self, other: "JobLimits") -> "JobLimits":
-        """Return the smaller value of each limit."""
+        """Return limits with the smaller of the two values for each limit."""
         names = [field.name for field in fields(self)]
         return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})
 
     def check(self, spec: JobSpec) -> None:
         """Raise `InvalidSpec` with an error for each field above its limit.
 
-        A field that the job leaves out is not checked, because the limit is applied to the default value.
+        A field that the job leaves out is not checked, because its default value is lowered to the limit.
         """
         asked = (
             ("timeout_seconds", spec.timeout_seconds, self.max_timeout_seconds),

@@ -14,8 +14,8 @@ _SCALARS: Mapping[object, str] = {str: "string", int: "integer", float: "number"
 def object_schema(document: type, link: Callable[[type], Schema] | None = None) -> Schema:
     """Return the schema of a document, with the types, descriptions and examples of all fields.
 
-    `link` returns the reference to the schema of an inner document. Without `link`, inner schemas are
-    included.
+    `link` returns a reference to the schema of an inner document. Without `link`, the schema of each inner
+    document is inserted instead of a reference.
     """
     known = fields_of(document)
     schema_of = link or object_schema

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from euterpe.domain.text import TextRule, has_control
 
 OBJECT_STORES = ("s3", "gs", "az")
-MAX_LOCATION = 8192  # a presigned URL with a session token takes about 2,000
+MAX_LOCATION = 8192  # a presigned URL with a session token has about 2,000 characters
 MAX_CALLBACK = 2048
 
 _URL = re.compile(r"([a-z][a-z0-9]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?")
@@ -30,7 +30,7 @@ class _Url(NamedTuple):
 
 
 def split_query(url: str) -> tuple[str, str]:
-    """Return the URL without its query, and the query with its question mark. Joined, they are `url`."""
+    """Return the URL without its query, and the query with its question mark. Joined, the two give `url`."""
     path, mark, query = url.partition("?")
     return path, mark + query
 

@@ -29,7 +29,7 @@ from euterpe.domain.units import iso
 class StrictModel(BaseModel):
     """Base model without type coercion, unknown fields, mutation, or input values in error messages.
 
-    The docstring below a field is its description in the OpenAPI document.
+    The docstring below a field becomes the description of the field in the OpenAPI document.
     """
 
     model_config = ConfigDict(
@@ -68,7 +68,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Choice:
-    """A rule for a text that is one of `names`, like a `Literal` whose values come from a table."""
+    """A type like `Literal`, whose allowed values (`names`) come from a table."""
 
     names: tuple[str, ...]
 
@@ -83,14 +83,15 @@ def _has_type(value: object) -> object:
     return value
 
 
-# `_has_type` is needed, because pydantic quotes an unknown type, and prints a traceback if it cannot do so.
+# Without `_has_type`, pydantic would put the unknown type into its error message, and print a traceback if
+# the value cannot be printed.
 Typed = (Discriminator("type"), BeforeValidator(_has_type))
 
 
 def exactly_one_with(other: str) -> AfterValidator:
-    """Return a validator for exactly one of this field and the earlier field `other`.
+    """Return a validator that requires either this field or the earlier field `other`, and refuses both.
 
-    The field must set `validate_default`.
+    This field must set `validate_default`, so that the validator also runs when the field is left out.
     """
 
     def check(value: object, info: ValidationInfo) -> object:
@@ -102,11 +103,11 @@ def exactly_one_with(other: str) -> AfterValidator:
 
 
 def exactly_one_schema(one: str, other: str) -> dict[str, Any]:
-    """Return the rule of `exactly_one_with` as JSON Schema, where an optional field may also be null.
+    """Return the rule of `exactly_one_with` as JSON Schema. A field that is null counts as left out.
 
-    The rule uses `if`, because client generators ignore `if`, but from `oneOf` they would make a union of two
-    types. `additionalProperties` is for Redocly: when Redocly checks examples, it allows in each part of the
-    rule only the properties that the part names.
+    The rule uses `if` and not `oneOf`: client generators ignore `if`, but would turn `oneOf` into a union of
+    two types. `additionalProperties` is for Redocly: without it, Redocly's check of the examples allows in
+    each part of the rule only the properties that this part names.
     """
 
     def field(name: str, schema: dict[str, Any]) -> dict[str, Any]:

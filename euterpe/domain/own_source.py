@@ -15,7 +15,8 @@ ADVICE = "this job would write an output over its own source: choose another out
 def replaces_its_source(spec: JobSpec) -> bool:
     """Return whether the spec alone shows that an output overwrites the source.
 
-    Outputs of many files are not checked, because only the plan has the names of their files.
+    Outputs with many files are not checked here, because the names of their files are known only from the
+    plan.
     """
     names = [f"{output.name}.mp4" for output in resolve_outputs(spec) if isinstance(output, Mp4Output)]
     names += [f"{output.name}.m4a" for output in resolve_outputs(spec) if isinstance(output, M4aOutput)]
@@ -36,7 +37,7 @@ def find_overwritten_source(spec: JobSpec, names: Iterable[str]) -> str | None:
 
 
 def _place(url: str) -> tuple[str, str, int | None, str]:
-    """Return the parts of a URL in normal form, so that all spellings of one object are equal."""
+    """Return the parts of a URL in normal form, which is the same for all URLs of one object."""
     parts = urlsplit(split_query(url)[0])
     port = parts.port or _PORTS.get(parts.scheme) if parts.scheme in _PORTS else None
     host = (parts.hostname or "") if parts.scheme in _PORTS else parts.netloc
@@ -44,7 +45,10 @@ def _place(url: str) -> tuple[str, str, int | None, str]:
 
 
 def _is_one_store(credentials: Credentials | None) -> bool:
-    """Return False for two endpoints or two accounts, because both may have a bucket of the same name."""
+    """Return False if source and output have different endpoints or accounts.
+
+    Two endpoints or accounts may each have a bucket of the same name.
+    """
     source, output = credentials_for(credentials, "source"), credentials_for(credentials, "output")
     if source is None or output is None:
         return True

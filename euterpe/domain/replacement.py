@@ -1,7 +1,7 @@
-"""Replacement credentials for an existing job (contract §7). They replace the whole secret part of its spec.
+"""Replacement credentials for an existing job (contract §7). They replace the secret part of the job's spec.
 
-If the caller of `new_secret` has the present secrets, the secrets that the document does not replace are
-kept. The API does not have the present secrets, so it refuses a document without some of them.
+A worker can read the present secrets, so it keeps the secrets that the document does not replace. The API
+cannot read the present secrets, so it refuses a document that does not replace all of them.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,11 @@ from euterpe.domain.spec import JobSpec, Uploads, parse_spec
 
 
 class Replacement(StrictModel):
-    """New secrets of a requester: keys to object storage, the same signed URLs with new signatures, or both.
+    """New secrets for a job: credentials for object storage, new signatures for its signed URLs, or both.
 
-    Give `source_url` and `output_urls` if the job's URLs have queries. Give `credentials` (for a pair, both
-    sides) if the job uses object storage. Null means that no credentials are needed.
+    Give `source_url` and `output_urls` if the job's URLs have queries. Give `credentials` if the job uses
+    object storage. A pair must have each side that is in object storage. Null means that no credentials are
+    needed.
     """
 
     credentials: Credentials | None = None
@@ -73,7 +74,10 @@ def _problems(public: Json, given: Replacement, *, is_whole: bool) -> Iterator[F
 
 
 def _mismatched_urls(public: Json, given: Replacement) -> Iterator[FieldError]:
-    """Yield an error for each URL that differs in more than the query. Only the query has the signature."""
+    """Yield an error if the new URLs differ from the job's URLs in more than the query.
+
+    The query has the signature, so nothing else needs to change.
+    """
     source, urls = public["source"]["url"], public["output"]["urls"] or {}
     if given.source_url is not None and without_query(given.source_url) != without_query(source):
         yield FieldError(("source_url",), "must be the job's source with another query")

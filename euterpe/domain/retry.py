@@ -73,7 +73,7 @@ class Backoff:
     def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
         """Return the wait before attempt `failures + 1`. `draw` is a random number, uniform in [0, 1)."""
         base = self.throttled_base_ms if retry_class is RetryClass.THROTTLED else self.base_ms
-        # 2**40 ms is 34 years, so a larger exponent would only cost memory.
+        # The exponent is at most 40: 2**40 ms is 34 years, and a larger integer would only take up memory.
         full = min(self.cap_ms, base << min(max(failures - 1, 0), 40))
         return full - int(full * (1.0 - draw) / 2)
 
@@ -149,9 +149,9 @@ def decide_job(
 ) -> JobDecision:
     """Return the outcome of a failed attempt.
 
-    If the budget is spent or the error is unrecoverable, the job is a dead letter.
+    If the budget is spent or the error is unrecoverable, the job becomes a dead letter.
     """
-    # A canceled job stays in `failed`.
+    # A canceled job ends in `failed`, not in `dead_letter`, even if its budget is spent.
     if cancel_requested or error.code is ErrorCode.CANCELED:
         return Fail(canceled(error.phase))
     if error.retry_class is RetryClass.UNRECOVERABLE or attempt_count >= max_attempts:

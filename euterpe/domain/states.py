@@ -1,7 +1,7 @@
 """The two state machines: the allowed status transitions of jobs and of outbox events.
 
-These tables are authoritative: tests compare the triggers of both migrations and the diagram in
-`docs/states.md` with them.
+`JOB_TRANSITIONS` and `OUTBOX_TRANSITIONS` are authoritative: tests compare the triggers of both databases and
+the diagram in `docs/states.md` with these two tables.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Lane(StrEnum):
     BLOCKED = "blocked"  # waits for room in its group
     CAPPED = "capped"  # waits until the requester runs fewer jobs than the requester's cap
     LEASED = "leased"  # owned by a worker or a dispatcher
-    REST = "rest"  # finished; only a retry or a replay by a person changes it
+    REST = "rest"  # finished; stays here unless a person retries the job or replays the event
 
 
 IN_PROGRESS = (JobStatus.CLAIMED, JobStatus.FETCHING, JobStatus.PROCESSING, JobStatus.UPLOADING)
@@ -81,13 +81,16 @@ def check_outbox_transition(source: str, target: str) -> None:
 
 
 def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
-    """Raise `InvalidTransition` for `failed -> queued` of a job without attempts left (contract §3)."""
+    """Raise `InvalidTransition` if a failed job has no attempts left to be queued again (contract §3)."""
     if attempt_count >= max_attempts:
         raise InvalidTransition(JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent")
 
 
 def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
-    """Return the lane of a new job. A ready job without a rank is over its requester's cap."""
+    """Return the lane of a new job.
+
+    A job that would be ready, but has no rank, is capped: its requester already has as many jobs as its cap.
+    """
     lane = lane_when_queued(group_id, delay_ms)
     return Lane.CAPPED if lane is Lane.READY and rank is None else lane
 

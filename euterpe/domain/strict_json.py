@@ -100,7 +100,7 @@ class _Repeating(dict[str, object]):
 def parse_json(raw: bytes, max_bytes: int) -> Any:
     """Return the document in `raw`.
 
-    Raise `InvalidSpec` if it is not JSON, or if a key occurs twice in one object.
+    Raise `InvalidSpec` if `raw` is too long or is not JSON, or if a key occurs twice in one object.
     """
     if len(raw) > max_bytes:
         raise SpecTooLarge(len(raw), max_bytes)
@@ -146,8 +146,8 @@ def _repeats_in(document: object) -> tuple[FieldError, ...]:
 
 
 def _parse_int(digits: str) -> int:
-    """Parse the first 40 digits.
+    """Parse at most the first 40 digits.
 
-    They already exceed every limit, and Python refuses to parse 4,301 digits.
+    A number with more digits exceeds every limit anyway, and Python refuses to parse 4,301 digits.
     """
     return int(digits[:40])

@@ -21,7 +21,7 @@ class TextRule:
 
     `check` returns the text to store, or raises a ValueError that does not quote the text.
 
-    As an annotation (`Annotated[str, NAME]`), the rule is the whole validation of a field.
+    In an annotation (`Annotated[str, NAME]`), the rule replaces pydantic's own validation of the field.
     """
 
     check: Callable[[str], str]
@@ -53,7 +53,10 @@ def matching(pattern: str, says: str) -> TextRule:
 
 
 def printable(max_length: int) -> TextRule:
-    """Return a rule for text that people read. NFC normalisation makes texts equal that look equal."""
+    """Return a rule for text that people read.
+
+    The text is stored in Unicode form NFC, so that two texts that look equal are equal.
+    """
 
     def check(value: str) -> str:
         # Check the length first, because normalising a long run of accents takes quadratic time.
@@ -130,7 +133,7 @@ def has_control(text: str) -> bool:
 
 
 def text_problem(text: str) -> str | None:
-    """Return why `text` cannot be stored in a database or encoded as UTF-8, or None if both are possible."""
+    """Return the reason why `text` cannot be stored in a database or encoded as UTF-8, or None."""
     if "\0" in text:
         return "contains a NUL character"
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
@@ -139,7 +142,10 @@ def text_problem(text: str) -> str | None:
 
 
 def display_text(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
-    """Return part of a user's document in a form that is safe to show: one line, short, and encodable."""
+    """Return a key or an index of a user's document in a form that is safe to show.
+
+    The shown text is one line, is short, and can be encoded.
+    """
     if isinstance(part, int):
         return part
     some = part[: longest + 1]
@@ -147,14 +153,14 @@ def display_text(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
     return shown if len(shown) <= longest else f"{shown[:longest]}…"
 
 
-# Messages of other programs and servers may contain any bytes and have any length.
+# The limit for messages of other programs and servers, which may have any length and contain any bytes.
 _LONGEST_STORED = 2_000
 
 
 def to_storable(text: str) -> str:
     """Return `text` in a form that every database can store, without NUL and lone surrogates.
 
-    A text that is too long is cut in the middle.
+    If the text is too long, its middle is left out.
     """
     if len(text) > _LONGEST_STORED:
         text = f"{text[: _LONGEST_STORED // 2]} … {text[-_LONGEST_STORED // 2 :]}"

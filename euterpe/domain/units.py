@@ -7,7 +7,7 @@ from functools import lru_cache
 # -- instants
 
 
-@lru_cache(maxsize=1024)  # the events of one batch have the same instant
+@lru_cache(maxsize=1024)  # the cache is useful, because the events of one batch have the same instant
 def iso(ms: int) -> str:
     seconds, rest = divmod(ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
@@ -30,7 +30,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def format_duration(duration_ms: int) -> str:
-    """Return the shortest text that `parse_duration` reads as this many whole seconds."""
+    """Return the duration as text in its largest exact unit, as `parse_duration` reads it: 7200 s is 2h."""
     for unit in ("d", "h", "m"):
         if duration_ms and duration_ms % _UNITS_MS[unit] == 0:
             return f"{duration_ms // _UNITS_MS[unit]}{unit}"
@@ -38,7 +38,10 @@ def format_duration(duration_ms: int) -> str:
 
 
 def format_largest_unit(duration_ms: int) -> str:
-    """Return a duration in the largest unit that fits, rounded down: 119 s is 1m. A negative one is 0s."""
+    """Return a duration in the largest unit that fits, rounded down: 119 s is 1m.
+
+    A negative duration is 0s.
+    """
     for unit in ("d", "h", "m"):
         if duration_ms >= _UNITS_MS[unit]:
             return f"{duration_ms // _UNITS_MS[unit]}{unit}"
