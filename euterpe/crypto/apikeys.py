@@ -37,7 +37,7 @@ def mint() -> MintedKey:
 
 
 def parse(text: str) -> ParsedKey:
-    """Return the id and secret of a key. The checksum finds a typo without a look into the database."""
+    """Return the id and secret of a key. Because of the checksum, a typo is found without the database."""
     shape = _SHAPE.fullmatch(text)
     if shape is None or _checksum(shape[1]) != shape[4]:
         raise MalformedApiKey

@@ -37,9 +37,9 @@ class Sealed:
 
 @dataclass(frozen=True)
 class Context:
-    """The owner of a secret, which is part of the AAD.
+    """The owner of a secret.
 
-    So a secret that is moved to another row cannot be decrypted.
+    The owner is part of the AAD, so a secret that is moved to another row cannot be decrypted.
     """
 
     label: bytes
@@ -51,7 +51,8 @@ class Context:
     def wrap_aad(self, kek_id: str) -> bytes:
         """Return the AAD of the wrapped DEK.
 
-        Only this AAD names the KEK, so that a rewrap need not encrypt the secret again.
+        The KEK is part of this AAD only, and not of the secret's AAD, so a rewrap does not encrypt the secret
+        again.
         """
         return _encode(b"euterpe-dek-v1\0", {**self.fields, "kek_id": kek_id})
 
@@ -97,7 +98,7 @@ def unseal(sealed: Sealed, context: Context, keys: KeyProvider) -> bytes:
     mid, claimed = sealed.ciphertext[:_KEY], sealed.ciphertext[_KEY : 2 * _KEY]
     nonce, body = sealed.ciphertext[2 * _KEY : _HEAD], sealed.ciphertext[_HEAD:]
     key, commitment = _derive(dek, mid)
-    # With GCM alone, one ciphertext may decrypt under two keys. The commitment allows only this key.
+    # With GCM alone, a ciphertext can be made that decrypts under two keys. The commitment allows only one.
     if not hmac.compare_digest(claimed, commitment):
         raise CannotDecrypt
     try:
@@ -143,7 +144,7 @@ def _derive(dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
 def _encode(label: bytes, fields: Mapping[str, str]) -> bytes:
     """Return label and fields as bytes.
 
-    Each text follows its length, so that different fields have different bytes.
+    The length of each text comes before the text, so that different fields never have the same bytes.
     """
     parts = [label, len(fields).to_bytes(2, "big")]
     for item in sorted(fields.items()):

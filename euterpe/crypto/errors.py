@@ -13,7 +13,7 @@ _BACK_IN_VAULT = "set EUTERPE_VAULT_URL, or lower the key's min_decryption_versi
 class CannotDecrypt(EuterpeError):
     """The secret was changed, truncated, or moved to another row.
 
-    The error does not reveal which of these.
+    The error does not show which of the three happened.
     """
 
     code = ErrorCode.CANNOT_DECRYPT
@@ -80,7 +80,7 @@ class MalformedApiKey(EuterpeError):
 
 
 class SignatureError(EuterpeError):
-    """Base class of the reasons for which a receiver must not act on a delivery."""
+    """Base class of the reasons why a receiver must not act on a delivery."""
 
     code = "signature"
 
@@ -127,7 +127,7 @@ class ReplayedNonce(SignatureError):
 class NonceMemoryFull(SignatureError):
     """The memory is full of nonces that are still valid.
 
-    Answer 503, because if a nonce were forgotten, its replay would be accepted.
+    The receiver must answer 503: if it dropped a nonce instead, it would accept a replay of that delivery.
     """
 
     code = ReceiverCode.SIGNATURE_NONCE_MEMORY_FULL

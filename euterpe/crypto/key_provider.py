@@ -15,9 +15,9 @@ _DEK_BYTES = 32
 class KeyProvider(Protocol):
     """A provider of KEKs. Thread-safe. `tests/crypto/test_key_provider.py` tests its rules.
 
-    Every method and property may wait for the network, so do not use them on an event loop or inside a
-    database transaction. Each of them may raise `KeyProviderUnavailable`. Then the same call may succeed
-    later.
+    Every method and property may wait for the network, so do not use a provider on an event loop or inside a
+    database transaction. Every method and property may raise `KeyProviderUnavailable`. After this error, the
+    same call may succeed later.
     """
 
     @property
@@ -33,8 +33,8 @@ class KeyProvider(Protocol):
     def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
         """Return the DEK encrypted under this KEK, bound to `aad`. Raise `UnknownKek`.
 
-        The caller chooses the KEK, because `aad` already contains the id of a KEK. If the active KEK changes
-        before this call, the provider must still use the KEK in `aad`.
+        The caller names the KEK, because `aad` contains the id of this KEK. The provider must use it even if
+        another KEK has become active before the call.
         """
         ...
 
@@ -44,7 +44,10 @@ class KeyProvider(Protocol):
 
 
 class JoinedKeyProviders:
-    """Several providers as one, for a move from one to another. The first wraps, and all unwrap."""
+    """Several providers as one, for a move from one provider to another.
+
+    The first provider wraps new DEKs. Each DEK is unwrapped by the provider that knows its KEK.
+    """
 
     def __init__(self, active: KeyProvider, *others: KeyProvider) -> None:
         self._all = (active, *others)
@@ -73,7 +76,10 @@ class JoinedKeyProviders:
 
 
 def self_test(provider: KeyProvider) -> None:
-    """Wrap and unwrap a random DEK under the active KEK. Raise if it fails, or if the AAD is not checked."""
+    """Wrap and unwrap a random DEK under the active KEK.
+
+    Raise if a call fails, or if the provider does not check the AAD.
+    """
     dek, aad, kek_id = os.urandom(_DEK_BYTES), b"euterpe-self-test", provider.active_id
     wrapped = provider.wrap(kek_id, dek, aad)
     if provider.unwrap(kek_id, wrapped, aad) != dek:

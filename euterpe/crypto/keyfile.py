@@ -1,4 +1,4 @@
-"""The key ring file. A file that other users can read is refused. Changes replace the file atomically."""
+"""The key ring file. A file that other users can read is refused. A change replaces the file atomically."""
 
 import base64
 import fcntl
@@ -30,7 +30,7 @@ class KeySet:
     keys: Mapping[str, bytes] = field(repr=False)
 
     def __post_init__(self) -> None:
-        # The error does not quote an invalid id, because most likely it is a key in the wrong place.
+        # The error does not quote an invalid id, because such an id is most likely a key in the wrong place.
         if not all(_KEK_ID.fullmatch(kek_id) for kek_id in (self.active, *self.keys)):
             raise KeyRingError(
                 self.where, "an id is 1 to 63 of a-z 0-9 . _ - and begins with a letter or a digit: rename it"
@@ -74,18 +74,18 @@ def _decode(key: object) -> bytes:
         return b""
 
 
-# Another process that changes the file holds the lock for milliseconds only.
+# No process should wait this long, because a change of the file holds the lock only for milliseconds.
 LOCK_TIMEOUT_S = 10.0
 
 
 def read(path: Path) -> KeySet:
     """Return the keys in the file.
 
-    Raise `KeyRingError` if it is missing, malformed or open to other users.
+    Raise `KeyRingError` if the file is missing, malformed or open to other users.
     """
 
-    # O_NOFOLLOW, because a link could be used to replace the ring. O_NONBLOCK, because a FIFO must be refused
-    # without waiting for a writer.
+    # O_NOFOLLOW refuses a link, which could be used to replace the ring. With O_NONBLOCK, `open` does not
+    # wait for the writer of a FIFO, so that a FIFO can be refused.
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
@@ -135,7 +135,7 @@ def activate_key(path: Path, kek_id: str) -> None:
 def remove_key(path: Path, kek_id: str) -> None:
     """Remove a KEK.
 
-    If the KEK still wraps secrets, they are lost. So make sure first that it wraps none.
+    Secrets whose DEK is wrapped by this KEK are lost. So make sure first that there are no such secrets.
     """
     with _locked(path):
         ring = read(path)
@@ -197,7 +197,8 @@ def _lock(path: Path, directory: int, timeout_s: float) -> None:
 
 def _write(path: Path, ring: KeySet) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)  # a killed process left it there, because only we hold the lock
+    # If this file exists, a killed process left it: only the process with the lock writes it, and we have it.
+    temporary.unlink(missing_ok=True)
     try:
         with open(temporary, "x", opener=partial(os.open, mode=0o600)) as file:
             file.write(ring.dump())

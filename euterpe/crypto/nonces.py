@@ -15,8 +15,8 @@ class NonceCache(Protocol):
 
         Raise `ReplayedNonce` if it is stored already.
 
-        The check and the write must be atomic. So if two copies of a call arrive together, only one is
-        accepted.
+        The check and the write must be atomic, so that only one copy of a call is accepted if two copies
+        arrive together.
         """
         ...
 
@@ -39,9 +39,9 @@ class MemoryNonces:
             self._latest = max(self._latest, now)
             self._forget_expired()
             # If the clock steps back, the timestamps of deliveries whose nonces were forgotten become valid
-            # again. So a nonce that may have been forgotten counts as seen. `now` is always within the skew
-            # of a signed timestamp, so a clock that was wrong for a while does not cause later deliveries to
-            # be refused.
+            # again. So a nonce that may have been forgotten counts as seen. A clock that was wrong for a
+            # while does not cause later deliveries to be refused: `verify` calls this method only if `now` is
+            # within the skew of a signed timestamp, so `_latest` cannot be far ahead of the senders' clocks.
             if nonce in self._live or keep_until < self._latest:
                 raise ReplayedNonce
             if len(self._live) >= self._capacity:

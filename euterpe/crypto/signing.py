@@ -1,7 +1,8 @@
 """HMAC-SHA256 signatures of webhooks and refresh calls, for the sender and the receiver, in two formats.
 
 The format `euterpe` is the format of the contract (§8). The format `standard` is Standard Webhooks 1.0.0, for
-which libraries exist in many languages (decision 38). Standard library only: the client package imports this.
+which libraries exist in many languages (decision 38). This module imports only the standard library and
+modules that do the same, because the client package imports it.
 """
 
 import binascii
@@ -32,7 +33,7 @@ _SHAPES = {
     TIMESTAMP_HEADER: _TIMESTAMP,
     NONCE_HEADER: re.compile(r"[0-9a-fA-F]{32}"),
     SIGNATURE_HEADER: _SIGNATURES,
-    # Without a full stop, because a full stop ends the id in the signed message.
+    # The id must not contain a full stop, because a full stop ends the id in the signed message.
     STANDARD_ID_HEADER: re.compile(r"[0-9A-Za-z_-]{1,255}"),
     STANDARD_TIMESTAMP_HEADER: _TIMESTAMP,
     STANDARD_SIGNATURE_HEADER: _SIGNATURES,
@@ -40,7 +41,7 @@ _SHAPES = {
 _V1 = re.compile(r"v1=([0-9a-fA-F]{64})")
 _STANDARD_V1 = re.compile(r"v1,([0-9A-Za-z+/]{43}=)")
 _ISSUED_PREFIX = "whsec_"  # the prefix of issued secrets
-_SECRET_BYTES = range(24, 65)  # what Standard Webhooks permits
+_SECRET_BYTES = range(24, 65)  # the key sizes that Standard Webhooks permits
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def webhook_headers(
 def sign(secrets: Sequence[bytes | str], timestamp: int, nonce: str, body: bytes) -> str:
     """Return the signature header, with a `v1=` for each secret.
 
-    The key is the whole secret as issued, with the prefix `whsec_`.
+    The key of the HMAC is the whole secret as issued, including the prefix `whsec_`.
     """
     return ",".join(f"v1={mac.hex()}" for mac in _macs(secrets, str(timestamp), nonce, body))
 
@@ -107,7 +108,10 @@ def signature_headers(
 def standard_headers(
     secrets: Sequence[bytes | str], event_id: str, body: bytes, timestamp: int
 ) -> dict[str, str]:
-    """Return the headers of Standard Webhooks, with a signature for each secret, separated by spaces."""
+    """Return the headers of Standard Webhooks.
+
+    The signature header has a signature for each secret. Spaces separate the signatures.
+    """
     keys = [standard_key(secret) for secret in _usable(secrets)]
     macs = _standard_macs(keys, event_id, str(timestamp), body)
     return {
@@ -118,9 +122,9 @@ def standard_headers(
 
 
 def standard_key(secret: bytes | str) -> bytes:
-    """Return the key that a secret encodes after `whsec_`. Raise `ValueError` if the secret is not valid.
+    """Return the key in the base64 text after `whsec_`. Raise `ValueError` if the secret is not valid.
 
-    Earlier releases issued secrets in URL-safe base64 without padding.
+    URL-safe base64 without padding is accepted, too, because earlier releases issued such secrets.
     """
     text = (secret if isinstance(secret, str) else secret.decode("latin-1")).removeprefix(_ISSUED_PREFIX)
     text = text.rstrip("=").replace("-", "+").replace("_", "/")
@@ -142,9 +146,10 @@ def verify(
     skew_seconds: int = 300,
     nonces: NonceCache | None,
 ) -> VerifiedHeaders:
-    """Return the signed headers if the raw `body` is signed by one of `secrets`, recent and not replayed.
+    """Return the signed headers if the delivery is signed with one of `secrets`, recent and not replayed.
 
-    Otherwise raise a `SignatureError`. Without `nonces`, a replay within the skew is accepted.
+    Otherwise raise a `SignatureError`. `body` must be the raw bytes. Without `nonces`, a replay within the
+    skew is accepted.
     """
     found = _by_name(headers)
     timestamp = _required(found, TIMESTAMP_HEADER)
@@ -162,7 +167,7 @@ def verify(
 
 
 def is_standard(headers: Mapping[str, str]) -> bool:
-    """Return whether a delivery has the signature of Standard Webhooks and none of the format `euterpe`."""
+    """Return whether a delivery has a signature of Standard Webhooks, and none in the format `euterpe`."""
     found = _by_name(headers)
     return STANDARD_SIGNATURE_HEADER in found and SIGNATURE_HEADER not in found
 
@@ -178,8 +183,9 @@ def verify_standard(
 ) -> VerifiedStandardHeaders:
     """Return the headers of Standard Webhooks. The conditions are the same as those of `verify`.
 
-    With `nonces`, each event id is accepted once. Use this for calls that are never sent twice. A webhook has
-    the same id when it is sent again, so verify webhooks without `nonces` and deduplicate them by the id.
+    With `nonces`, each event id is accepted only once. Use `nonces` only for calls that are never sent twice.
+    A webhook has the same id when it is sent again, so verify webhooks without `nonces` and deduplicate them
+    by the id.
     """
     found = _by_name(headers)
     event_id = _required(found, STANDARD_ID_HEADER)
@@ -187,8 +193,8 @@ def verify_standard(
     signatures = _required(found, STANDARD_SIGNATURE_HEADER)
     sent_at = _recent(timestamp, now, skew_seconds)
     given = (b64decode(v1[1]) for part in signatures.split(" ") if (v1 := _STANDARD_V1.fullmatch(part)))
-    # The sender chooses the format, so a secret that only fits the format `euterpe` is no error here. Without
-    # any key, nothing matches.
+    # Skip secrets that are valid only for the format `euterpe`: the sender chooses the format, so such a
+    # secret is no error here. If no key is left, no signature matches.
     keys = [key for secret in _usable(secrets) if (key := _standard_key_or_none(secret))]
     if not _any_match(_standard_macs(keys, event_id, timestamp, body), given):
         raise BadSignature

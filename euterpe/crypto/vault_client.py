@@ -39,10 +39,11 @@ class KeyVersions:
 
 
 class VaultTransit:
-    """A client of one transit engine. Thread-safe. The connections are closed when it is garbage-collected.
+    """A client of one transit engine. Thread-safe.
 
-    A call that gets no answer is repeated for up to `retry_s`. If it still fails, all calls fail at once for
-    `rest_s`, so that callers do not wait in a queue while Vault is unavailable.
+    A call that gets no answer is repeated for up to `retry_s`. If the call still fails, all further calls
+    fail immediately for `rest_s`, so that callers do not wait in a queue while Vault is unavailable. The
+    connections are closed when the client is garbage-collected.
     """
 
     def __init__(

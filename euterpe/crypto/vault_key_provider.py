@@ -12,8 +12,8 @@ _DEK_BYTES = 32
 # this time.
 _VERSIONS_VALID_S = 30.0
 # An unwrapped DEK is used for this long without asking Vault again, even if the token was revoked meanwhile.
-# The reason is the number of calls: a worker that waits for new credentials unseals the old credentials twice
-# a second, and each webhook needs a secret.
+# Otherwise there would be too many calls: a worker that waits for new credentials unseals the old credentials
+# twice a second, and each webhook needs a secret.
 _DEK_VALID_S = 60.0
 _MOST_DEKS = 1_000
 _MOST_DIGITS = 9  # the most digits of a version number
@@ -76,8 +76,8 @@ class VaultKeyProvider:
         except BadVaultRequest:
             dek = self._decrypt_again(kek_id, wrapped, aad)
         if len(dek) != _DEK_BYTES:
-            # Vault authenticates the ciphertext, and this provider wraps 32 bytes: the answer is wrong, and
-            # not the row.
+            # The answer must be wrong. The row cannot be wrong, because Vault authenticates the ciphertext,
+            # and this provider wraps only 32 bytes.
             raise KeyProviderUnavailable(f"Vault decrypted {len(dek)} bytes instead of {_DEK_BYTES}")
         self._remember(kek_id, wrapped, aad, dek)
         return dek
@@ -85,9 +85,10 @@ class VaultKeyProvider:
     def _decrypt_again(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
         """Return the DEK after Vault answered 400 once. Raise `CannotDecrypt` if it answers 400 again.
 
-        The first answer may mean that Vault no longer decrypts with this version. Only the text of the error
-        would show this, so read the versions again. It may also have come from a proxy, or from a Vault that
-        was starting: `CannotDecrypt` is final for a job, so one such answer is not enough.
+        The first answer may mean that Vault no longer decrypts with this version of the key. Only the text of
+        the error would show this, so read the versions again. The first answer may also have come from a
+        proxy, or from a Vault that was starting. So one such answer is not enough for `CannotDecrypt`, which
+        is final for a job.
         """
         self._forget_versions()
         self._version_of(kek_id)
