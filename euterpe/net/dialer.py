@@ -1,6 +1,6 @@
-"""Connections without DNS rebinding, and the pool of idle connections.
+"""The dialer, which prevents DNS rebinding, and the pool of idle connections.
 
-The dialer resolves a name once, checks each of its addresses, and connects to a checked address.
+The dialer resolves a name once, checks each address of the name, and connects to a checked address.
 """
 
 import socket
@@ -77,7 +77,7 @@ class Dialer:
         return [ip_address(address) for address in found]
 
     def _look_up(self, host: str, limits: RequestLimits) -> Sequence[str]:
-        """Resolve the host on its own thread, so that the deadline covers the name server too."""
+        """Resolve the host in a separate thread, so that the deadline also limits the wait for DNS."""
         if not self._lookups.acquire(timeout=limits.begin_wait()):
             raise TimeoutError
         answer: Future[Sequence[str]] = Future()
@@ -85,7 +85,7 @@ class Dialer:
         def look() -> None:
             try:
                 answer.set_result(self._resolve(host))
-            except Exception as error:  # noqa: BLE001  the caller re-raises it
+            except Exception as error:  # noqa: BLE001  `answer.result` raises it in the caller's thread
                 answer.set_exception(error)
             finally:
                 self._lookups.release()
@@ -94,9 +94,9 @@ class Dialer:
         return answer.result(limits.begin_wait())
 
     def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: RequestLimits) -> socket.socket:
-        """Dial the addresses in turn.
+        """Dial the addresses in turn until a connection is made.
 
-        Each gets a share of the time left, because an address may never answer.
+        Each address gets only a share of the time that is left, because an address may never answer.
         """
         last = OSError()
         for tried, address in enumerate(addresses):
@@ -120,7 +120,7 @@ class Dialer:
         except OSError as error:
             raise connection_cut_error(limits, error) from None
         finally:
-            # After success this has no effect, because the wrapped socket then owns the descriptor.
+            # After a successful handshake this has no effect: the wrapped socket now owns the descriptor.
             sock.close()
 
 
@@ -136,7 +136,7 @@ class IdleConnections:
     def take(self, origin: str) -> httpcore.HTTP11Connection | None:
         """Return the origin's most recently used connection, or None.
 
-        The most recent one is chosen so that surplus connections stay unused and expire.
+        The most recent connection is taken so that surplus connections stay unused and expire.
         """
         while True:
             with self._lock:

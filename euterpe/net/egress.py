@@ -23,14 +23,15 @@ from euterpe.net.pace import TransferPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
 
-# Servers close idle connections after 5 s or more. Closing earlier avoids a request on a closing connection.
+# Servers close idle connections after 5 s or more. We close them earlier, so that we send no request on a
+# connection that the server is closing.
 _KEEP_ALIVE_S = 4.0
 _IDLE_S = 30.0
 # The framing of a chunked body may be larger than the body itself, but it must have a limit.
 _FRAMING = 8
 _SLACK = 64 * 1024
 
-# At DEBUG httpcore logs response headers: cookies, and the tokens in a Location.
+# At level DEBUG, httpcore would log response headers, which contain cookies, and tokens in a `Location`.
 logging.getLogger("httpcore").setLevel(logging.INFO)
 
 
@@ -89,7 +90,7 @@ class Egress:
             derived.close()
 
     def with_allowed(self, pairs: Iterable[str]) -> "Egress":
-        """Return another egress that may also reach these `host:port` pairs. `close` closes it too.
+        """Return another egress that may also reach these `host:port` pairs. Closing this egress closes both.
 
         The other egress has its own idle connections, because this egress must not use a connection that only
         the wider policy of the other egress allows.
@@ -134,7 +135,7 @@ class Egress:
     ) -> EgressResponse:
         """Return the response with at most `max_bytes` of its body.
 
-        Raise if it takes longer than `deadline_s`.
+        Raise if the request takes longer than `deadline_s`.
         """
         target = Target.parse(url)
         limits = self._limits(target, deadline_s)
@@ -154,7 +155,7 @@ class Egress:
         idle_s: float = _IDLE_S,
         pace: TransferPace | None = None,
     ) -> Iterator[OpenResponse]:
-        """Yield a streamed response. Raise when it is slower than `RequestLimits` or `pace` allows."""
+        """Yield the streamed response. Raise if it is slower than `RequestLimits` or `pace` allows."""
         target = Target.parse(url)
         limits = self._limits(target, deadline_s, idle_s, pace)
         with self._exchange(method, target, headers, b"", limits) as response:

@@ -15,7 +15,10 @@ class EgressError(EuterpeError):
 
 
 class EgressRefused(EgressError):
-    """The policy of this installation forbids the request, or its URL is ambiguous. Nothing was dialled."""
+    """The policy of this installation forbids the request, or the URL is ambiguous.
+
+    No connection was made.
+    """
 
     code = DeliveryCode.EGRESS_REFUSED
 
@@ -26,7 +29,7 @@ class EgressTimeout(EgressError):
 
 
 class EgressTooSlow(EgressTimeout):
-    """Bytes keep moving, but below the minimum pace of a transfer."""
+    """The transfer moves bytes, but more slowly than its minimum pace."""
 
 
 class EgressUnreachable(EgressError):
@@ -47,6 +50,6 @@ class EgressUntrusted(EgressError):
 class EgressBadAnswer(EgressError):
     """The response is not HTTP, or has no end."""
 
-    # A proxy may send garbage in the middle of a deployment.
+    # A retry can help: for example, a proxy may send garbage in the middle of a deployment.
     code = DeliveryCode.EGRESS_BAD_ANSWER
     retryable = code.retryable

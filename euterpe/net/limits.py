@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from euterpe.net.errors import EgressBadAnswer, EgressTimeout, EgressTooSlow
 from euterpe.net.pace import TransferPace
 
-# A slower server is broken or delays us on purpose. At this speed, 50 GiB would take more than a year.
+# A server that is slower than this is broken or delays us on purpose: 50 GiB would take more than a year.
 MIN_BYTES_PER_SECOND = 1024
 # Informational responses count too, because a stream of `100 Continue` has the effect of an endless header.
 MAX_HEAD_BYTES = 64 * 1024
@@ -20,8 +20,8 @@ class RequestLimits:
     """The limits of one request: a fixed deadline, a byte limit and a minimum pace.
 
     In every `idle_s` seconds of waiting for the peer, the request must move at least 1 KiB per second on
-    average. Then the count restarts. Time that this process needs between waits (a disk, an encoder) does not
-    count.
+    average. Then the count restarts. Time that this process itself needs between two waits, for its disk or
+    an encoder, does not count.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RequestLimits:
 
     @contextmanager
     def connecting(self) -> Iterator[None]:
-        """Count the time to connect, successful or not, as waiting time of the transfer.
+        """Count the time of a connection attempt, successful or not, as waiting time of the transfer.
 
         Otherwise a server that closes the connection after every few bytes would evade the minimum pace.
         """

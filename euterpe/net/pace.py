@@ -18,8 +18,9 @@ class MinimumPace:
 class TransferPace:
     """The bytes that one transfer has moved, and the time that it has waited for the other side.
 
-    Time that this process needs (a disk, an encoder) does not count. A window ends as soon as the bytes that
-    are due in it have been moved, so that one fast second does not make up for a slow hour. Not thread-safe.
+    Time that this process itself needs, for its disk or an encoder, does not count. A window ends as soon as
+    the transfer has moved the bytes that are due in the window, so that one fast second does not make up for
+    a slow hour. Not thread-safe.
     """
 
     def __init__(self, minimum: MinimumPace | None = None) -> None:
@@ -50,7 +51,8 @@ class TransferPace:
     def add_request(self) -> None:
         """Credit a request with the bytes of one second at the minimum pace.
 
-        Without this credit, the response times would make a transfer of thousands of small files too slow.
+        Without this credit, a transfer of thousands of small files would be too slow, because every request
+        waits for a response.
         """
         self.add(0.0, self._minimum.bytes_per_s)
 

@@ -1,4 +1,6 @@
-"""Egress policy against SSRF. It allows public addresses on ports 80 and 443, and what the operator adds.
+"""Egress policy against SSRF.
+
+It allows public addresses on ports 80 and 443, and the addresses that the operator adds.
 
 `ipaddress.is_global` is not used, because it is true for 64:ff9b::a9fe:a9fe, 2002:a9fe:a9fe::1, ::127.0.0.1,
 224.0.0.1 and 168.63.129.16. All of these lead to an internal host or to a cloud's metadata service.
@@ -112,7 +114,7 @@ def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> b
 
 
 def _entry(entry: str) -> IPv4Network | IPv6Network | tuple[str, int]:
-    """Return a pair if the entry has a port, else a network."""
+    """Return a host and a port if the entry has a port, else a network."""
     pair = _PAIR.fullmatch(entry)
     if pair and 1 <= int(pair[3]) <= 65535:
         return _normalized_host(pair[1] or pair[2]), int(pair[3])

@@ -11,13 +11,16 @@ import httpcore
 from euterpe.net.errors import EgressUnreachable
 from euterpe.net.limits import Clock, RequestLimits
 
-# An older connection is not used again. So the host's name is resolved, and its address is checked by the
-# policy, at least this often.
+# A connection older than this is not used again. So the host's name is resolved, and its address is checked
+# by the policy, at least this often.
 _MAX_AGE_S = 60.0
 
 
 class GuardedStream(httpcore.NetworkStream):
-    """A guarded socket. httpcore passes the `RequestLimits` of the request as `timeout`."""
+    """A socket whose every wait obeys the `RequestLimits` of the request.
+
+    httpcore passes these limits to `read` and `write` as `timeout`.
+    """
 
     def __init__(self, sock: socket.socket, clock: Clock = time.monotonic) -> None:
         self._sock, self._clock = sock, clock
@@ -40,8 +43,8 @@ class GuardedStream(httpcore.NetworkStream):
     def write(self, buffer: bytes, timeout: Any = None) -> None:
         """Keep the head of the request and send it together with the next write.
 
-        This saves a system call: each send is a quarter of the work of a small request. Another write always
-        follows, because httpcore writes the end of every request, even if the end is empty.
+        This saves a system call, and each such call is a quarter of the work of a small request. Another
+        write always follows the head, because httpcore writes the end of every request, even if it is empty.
         """
         if self._head is None:
             self._head = buffer
@@ -69,9 +72,9 @@ class GuardedStream(httpcore.NetworkStream):
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """Return whether an idle connection must not be used again.
+        """Return whether an idle connection must not be used again, when `info` is `is_readable`.
 
-        It is too old, or it is readable: a readable idle connection was closed by the peer.
+        A connection must not be used again if it is too old, or if it is readable: then the peer closed it.
         """
         if info != "is_readable":
             return None
@@ -85,7 +88,7 @@ class GuardedStream(httpcore.NetworkStream):
 def connection_cut_error(limits: RequestLimits, error: OSError) -> EgressUnreachable:
     """Return the error for a cut connection.
 
-    It has the reason from the system or OpenSSL and no request data.
+    Its message has the reason that the system or OpenSSL gives, and no data of the request.
     """
     limits.end_wait(0)
     what = error.reason if isinstance(error, ssl.SSLError) else error.strerror

@@ -16,8 +16,8 @@ class BackgroundLoop:
     loop continues: `on_error` gets the exception and returns the seconds to sleep. Without `on_error`, or if
     `on_error` raises, the loop logs the exception and sleeps for a second.
 
-    With `drains` the loop continues after `stop`, until `run_once` returns None. It then calls `drain_sleep`
-    to sleep after an exception, and does not sleep otherwise.
+    With `drains` the loop continues after `stop`, until `run_once` returns None. After `stop`, the loop
+    sleeps only after an exception, and calls `drain_sleep` for this.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class BackgroundLoop:
         return self._stopping.wait(seconds)
 
     def begin_stop(self) -> None:
-        """Let the loop end after the current call of `run_once`. The caller must wake it if it waits."""
+        """Let the loop end after the current call of `run_once`. The caller must wake a call that waits."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """Stop the loop and wait for its end. Do nothing more if the loop was never started."""
+        """Stop the loop and wait for its end. Do not wait if the loop was never started."""
         self.begin_stop()
         if self._thread.ident is not None:
             self._thread.join()

@@ -14,13 +14,13 @@ from urllib.request import url2pathname
 import euterpe
 
 DISTRIBUTION = "euterpe-transcode"
-# A container image sets this variable to its own name. The hint then is to build an image, because a package
-# that is installed in a running container is lost with the container.
+# A container image sets this variable to its own name. Then the hint is to build a new image, because a
+# package that is installed in a running container is lost with the container.
 IMAGE_VARIABLE = "EUTERPE_IMAGE"
 
 
 def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the instruction that installs an extra into this Python, as text that follows a semicolon.
+    """Return the instruction that installs an extra into this Python, as the last clause of a message.
 
     The command installs from the origin of this copy: a checkout, a wheel or the package index. For a
     container image, the instruction has the command as a line of a Dockerfile.
@@ -36,7 +36,7 @@ def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> str:
-    """Return the command that installs into this Python's environment, even if another one is active."""
+    """Return the command that installs into the environment of this Python, even if another is active."""
     python = shlex.quote(sys.executable)
     if installed is not None and (installed.read_text("INSTALLER") or "").strip() == "uv":
         return f"uv pip install --python {python}"  # uv creates environments without pip
@@ -49,7 +49,8 @@ def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> st
 def _requirement(installed: Distribution | None, extra: str) -> str:
     """Return the requirement, quoted for a shell.
 
-    For any copy but a checkout or a wheel file the name is enough: pip keeps the copy, and adds packages.
+    A checkout and a wheel file need their path. For any other copy the name of the distribution is enough:
+    pip keeps the copy, and installs the packages of the extra.
     """
     if installed is None:  # the package is on PYTHONPATH
         folder = Path(euterpe.__file__).parents[1]

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class LeaseKeeper(ABC, Generic[T]):
     """The claims that a process holds, by key, and the thread that sends their heartbeats. Thread-safe.
 
-    A subclass sends the heartbeat, and decides after a failure when to send the next heartbeat.
+    A subclass implements the heartbeat, and the pause before the next heartbeat after a failure.
     """
 
     def __init__(self, name: str, *, interval_s: float) -> None:
@@ -36,7 +36,7 @@ class LeaseKeeper(ABC, Generic[T]):
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop the heartbeats. Call this last, because all held claims need heartbeats."""
+        """Stop the heartbeats. Stop the lease keeper last, because held claims need heartbeats until then."""
         self._loop.stop()
 
     def add(self, key: str, claim: T) -> None:
@@ -45,7 +45,7 @@ class LeaseKeeper(ABC, Generic[T]):
             self._held[key] = claim
 
     def remove(self, key: str, claim: T) -> None:
-        """Remove this claim from the held claims. A later claim of the same row stays."""
+        """Remove this claim from the held claims. A later claim of the same row stays held."""
         with self._lock:
             if self._held.get(key) is claim:
                 del self._held[key]
