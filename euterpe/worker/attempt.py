@@ -42,8 +42,8 @@ _FETCHED, _ENCODED = 5.0, 95.0
 # The free space is checked again after this many bytes, because other programs use the disk, too. It is not
 # checked more often, because each check is a system call.
 _CHECK_EVERY_BYTES = 16 * 1024 * 1024
-# `AttemptControl.check` should report the timeout first, in every phase. The encode gets this much more time,
-# so that its own timeout is only a fallback.
+# In every phase, `AttemptControl.check` should be the first to report the timeout. So the encode gets this
+# many seconds more than the attempt has left: its own timeout is only a fallback.
 _EXTRA_ENCODE_S = 5.0
 
 
@@ -111,7 +111,7 @@ class Attempt:
 
     @contextmanager
     def _workplace(self) -> Iterator[Path]:
-        """Yield a work folder with a disk reservation, which ends after the folder is removed."""
+        """Yield a work folder with a disk reservation. Remove the folder before the reservation ends."""
         self._room = self._tools.disk.open()
         try:
             with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
@@ -178,7 +178,10 @@ class Attempt:
         found: dict[int, SourceObject] = {}
 
         def at(spec: JobSpec, credentials: StorageCredentials | None) -> SourceObject:
-            """Return the source object. Keep one per credential version: to create its client takes 3 ms."""
+            """Return the source object for a version of the credentials.
+
+            Keep it for the next call with this version, because the creation of its client takes 3 ms.
+            """
             if id(spec) not in found:
                 found[id(spec)] = self._storage.source(spec.source, credentials)
             return found[id(spec)]
@@ -249,7 +252,7 @@ class Attempt:
         self._recorder.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
 
     def _upload_all(self, access: CredentialAccess, made: Sequence[MadeFile]) -> list[Stored]:
-        """Upload in the order of `made`, in which a file comes after the files that it refers to."""
+        """Upload the files in the order of `made`, which has each file after the files that it refers to."""
         whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
         uploader = Uploader(
             self._storage,

@@ -17,8 +17,8 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.meter import UsageMeter
 
 _log = structlog.get_logger(__name__)
-# A stopping worker waits at most this long for its database. After that, its jobs are reclaimed when their
-# leases expire.
+# A stopping worker waits at most this long for its database. Jobs that it cannot release in this time are
+# reclaimed when their leases expire.
 _STOP_WRITE_S = 3.0
 # An attempt that runs this long past its deadline hangs in a call that never returns. Its lease is no longer
 # extended, so that another worker can claim the job.
@@ -67,7 +67,10 @@ class AttemptTimeout(Interruption):
 
 
 class AttemptControl:
-    """The deadline and stop signal of one attempt, which calls `check` at each point where it can stop."""
+    """The deadline and the stop signal of one attempt.
+
+    The attempt calls `check` at each point at which it can stop.
+    """
 
     def __init__(
         self,
@@ -118,10 +121,11 @@ class AttemptControl:
         self._changed.set()
 
     def retry_while_unavailable(self, call: Callable[[], R], *, keys_wait_s: float | None = None) -> R:
-        """Return the result of `call`. Retry it with backoff until the attempt's deadline.
+        """Return the result of `call`.
 
-        A wait for the key provider ends earlier: after `keys_wait_s` (None means the attempt's own limit), or
-        when the attempt must stop.
+        While the database or the key provider is unavailable, retry with backoff until the attempt's
+        deadline. A wait for the key provider ends earlier: after `keys_wait_s` (None means the attempt's own
+        limit), or when the attempt must stop.
         """
         keys_until = self.clock() + (self._keys_wait_s if keys_wait_s is None else keys_wait_s)
 

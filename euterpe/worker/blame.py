@@ -1,6 +1,7 @@
 """Decide whether a job is charged for a failed attempt, or released because the worker is at fault.
 
-Invariant `blame`: only types, codes, error numbers and measurements decide, and never message texts.
+Invariant `blame`: the decision depends on types, codes, error numbers and measurements, and never on a text
+that a source or a requester could have written.
 """
 
 import errno
@@ -31,14 +32,17 @@ _KEYS_AWAY = "the keys that encrypt credentials cannot be reached at the moment"
 
 @dataclass(frozen=True)
 class Charge:
-    """A verdict: the attempt is charged to the job. The error's retry class decides about a retry."""
+    """A verdict: the attempt is charged to the job. A retry depends on the error's retry class."""
 
     error: JobError
 
 
 @dataclass(frozen=True)
 class NoCharge:
-    """A verdict: the job is released without a charge. With `suspects_worker` the worker checks itself."""
+    """A verdict: the job is released without a charge.
+
+    If `suspects_worker` is true, the worker runs its self-check before the next claim.
+    """
 
     error: JobError
     suspects_worker: bool
@@ -50,8 +54,8 @@ Verdict = Charge | NoCharge
 def judge(error: Exception, phase: str, self_check: Callable[[], WorkerFault | None]) -> Verdict:
     """Return the verdict on `error`.
 
-    If the error does not show its cause, call `self_check`, which measures the worker now: client libraries
-    and ffmpeg report the cause of a failure only as text.
+    If the error does not show its cause, call `self_check`, which measures the worker now. This is necessary
+    because client libraries and ffmpeg report the cause of a failure only as text.
     """
     if (known := _known_verdict(error, phase)) is not None:
         return known
@@ -106,17 +110,20 @@ LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.
 class ReleasePolicy:
     """Limits on uncharged attempts: their number per job, and the backoff between them."""
 
-    most_free: int = 5  # per job, for `LIMITED_CODES`; further failures with these codes are charged
+    # Only this many failures of a job with `LIMITED_CODES` are not charged.
+    most_free: int = 5
     # The first pause is short, because another worker may have the key (during a rollout) or the disk space
     # that this worker lacks.
     first_pause_ms: int = 5_000
-    # A key may be lost for ever. A job that needs it is released again and again, with at most this pause.
+    # A key may be lost for ever. A job that needs a lost key is released again and again. The pauses between
+    # these attempts grow up to this value.
     longest_pause_ms: int = 300_000
 
     def pause_ms(self, job: ClaimedJob) -> int:
         """Return a pause that grows with each release.
 
-        `claim_version` counts all claims and sweeps of the job. `attempt_count` counts the charged attempts.
+        `claim_version` counts all claims and sweeps of the job. `attempt_count` counts the charged attempts
+        and this one. So the difference grows with each release.
         """
         given_back = job.claim_version - job.attempt_count
         backoff = Backoff(self.first_pause_ms, self.longest_pause_ms)
@@ -130,7 +137,7 @@ class ReleasePolicy:
 def count_limited_releases(attempts: Sequence[AttemptRow]) -> int:
     """Return the number of attempts that were released with a code of `LIMITED_CODES`.
 
-    Count them over all attempts of the job. When they were counted from the last charge on, a job with three
-    attempts ran eighteen times.
+    All attempts of the job count. When only those after the last charged attempt counted, a job with a budget
+    of three attempts ran eighteen times.
     """
     return sum(attempt.outcome == "released" and attempt.error_code in LIMITED_CODES for attempt in attempts)

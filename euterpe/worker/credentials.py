@@ -41,7 +41,8 @@ class RefreshTimings:
     call_deadline_s: float = 10.0  # the time limit for the requester's response
     promise_s: float = 60.0  # the longest wait for credentials after a response that promised them
     look_every_s: float = 0.5  # the pause between two reads for promised credentials
-    # The pause after a call without new credentials. It doubles each time, so that a requester can restart.
+    # The pause after a call that brought no new credentials. It doubles each time, which gives the
+    # requester's service time to restart.
     first_pause_s: float = 1.0
     expires_soon_s: float = 60.0  # credentials that expire within this time are refreshed before their use
 
@@ -68,7 +69,10 @@ class CredentialAccess:
         self._refreshed_early = 0  # the version that was about to expire at the last early refresh
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
-        """Run `work` with the credentials of `side`. Repeat it with newer ones if storage refuses them."""
+        """Run `work` with the credentials of `side`.
+
+        If storage refuses the credentials, repeat `work` with newer credentials.
+        """
         if self._expires_soon(side) and self._refreshed_early != self._version:
             self._refreshed_early = self._version
             self._refresh_early()
@@ -107,10 +111,11 @@ class CredentialAccess:
             _log.warning("early_refresh_skipped", job_id=self._job.job_id, error=str(error))
 
     def _refresh(self, reason: Reason) -> bool:
-        """Load newer credentials, and ask the requester if the store has none. Return whether any came.
+        """Load newer credentials from the store. If it has none, request them from the requester.
 
-        After a refusal by storage, call the requester until the refresh budget is spent. For credentials that
-        expire soon, call it once: they are still valid, and later refusals need the rest of the budget.
+        Return whether newer credentials were loaded. After a refusal by storage, call the requester until the
+        refresh budget is spent. For credentials that expire soon, call the requester once: the credentials
+        are still valid, and later refusals need the rest of the budget.
         """
         pause = self._timings.first_pause_s
         # A wait for the keys would use up the time that expiring credentials have left.
@@ -119,7 +124,8 @@ class CredentialAccess:
             url = self.spec.refresh_url
             if url is None:
                 return False
-            secrets = self._signing_secrets(keys_wait_s)  # before the count: an outage must not cost a call
+            # Read the secrets before the call is counted: an outage of the keys must not use up the budget.
+            secrets = self._signing_secrets(keys_wait_s)
             if not self._spend_refresh():
                 return False
             _log.info("refresh_called", reason=reason, credential_version=self._version)
@@ -188,7 +194,7 @@ class CredentialAccess:
         return True
 
     def _await_newer(self) -> bool:
-        """Wait for a newer version, which the requester may have promised to send. Return whether it came."""
+        """Wait for newer credentials, which the response contained or promised. Return whether they came."""
         until = time.monotonic() + self._timings.promise_s
         while not self._load_newer():
             if time.monotonic() > until:

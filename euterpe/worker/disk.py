@@ -1,4 +1,4 @@
-"""Disk reservations: divide the disk of the work directory among the slots, which have guaranteed shares."""
+"""Disk reservations: divide the disk of the work directory among slots, with a guaranteed share for each."""
 
 import threading
 from collections.abc import Callable
@@ -13,13 +13,14 @@ _log = structlog.get_logger(__name__)
 # The reserve is at least this large, because the file system keeps some blocks: writes fail before the free
 # space is zero.
 _FLOOR_BYTES = 1 << 20
-# The reservation for outputs, as a fraction of the source. It is a half, because most outputs are smaller.
-# Larger outputs get more space while there is room.
+# The reservation for outputs, as a fraction of the source. Half is enough for most jobs, because their
+# outputs are smaller than half of the source. Larger outputs get more space while there is room.
 _OUTPUT_SHARE = 0.5
-# A growing output reserves this much at once, so that not every measurement queries the file system.
+# When the outputs outgrow the reservation, it grows by at least this much if there is room, so that not every
+# measurement of the outputs queries the file system.
 _STEP_BYTES = 64 << 20
-# For a small source a slot keeps a quarter of its share, because most outputs need no more. The rest is for
-# large jobs, which otherwise could wait for ever beside small jobs.
+# For a small source a slot keeps a quarter of its share, because most outputs need no more than that. The
+# other three quarters are for large jobs, which otherwise could wait for ever while small jobs run.
 _LEAST_PART = 4
 _OVER_ITS_SHARE = "the source has no announced size, and is larger than a slot's share of the worker's disk"
 
@@ -35,7 +36,10 @@ class DiskFull(EuterpeError):
 
 
 class TooLargeForWorker(DiskFull):
-    """Raised when a job needs more disk than a job may have here. The attempt is charged, and retried."""
+    """Raised when a job needs more disk than this worker gives to one job.
+
+    The attempt is charged, and the job is retried.
+    """
 
     code = ErrorCode.TOO_LARGE_FOR_WORKER
 
@@ -51,7 +55,7 @@ class DiskLedger:
 
     The capacity is the free space, plus the space that the attempts hold, minus the reserve. Each slot has a
     guaranteed equal share, until the size of its source shows that it needs less. A job with a larger source
-    may reserve more space while it is unreserved, up to the capacity minus half a share: so even a job that
+    may also reserve space that is not reserved yet, up to the capacity minus half a share. So even a job that
     runs alone leaves room for another job to begin.
     """
 
@@ -78,8 +82,8 @@ class DiskLedger:
     def free_slots(self) -> int:
         """Return the number of further jobs that would get a share.
 
-        The last of them may get as little as a quarter of a share, because other programs use the disk, too,
-        and a few missing bytes must not keep a slot idle.
+        The last of these jobs may get as little as a quarter of a share. Other programs use the disk, too,
+        and a slot must not stay idle because a few bytes are missing.
         """
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
@@ -108,8 +112,8 @@ class DiskLedger:
     def reserve(self, reservation: "DiskReservation", announced: int) -> None:
         with self._lock:
             largest, room = self._largest(self._capacity()), reservation.reserved + self._unreserved()
-            # Compare with the largest capacity seen, not with the current one: other programs and workers use
-            # the disk, too, and the job is not to blame for their files.
+            # Compare with the largest capacity that was measured so far, not with the current capacity: other
+            # programs and workers use the disk, too, and the job is not to blame for their files.
             if announced > self._largest(self._most_seen):
                 raise self._too_large(reservation, announced)
             if announced > min(largest, room):
@@ -178,8 +182,9 @@ class DiskReservation:
         """
         if not self._ledger.is_short():
             return
-        # The share may have shrunk since it was reserved. Without this check, the job of an endless source on
-        # a shared disk would be released for ever, each time just before it reached its initial share.
+        # The share may have shrunk since it was reserved. Without this check, a job with an endless source on
+        # a shared disk would be released again and again, each time just before its files filled its initial
+        # share.
         if not self._may_grow and self._ledger.exceeds_a_share(self):
             raise TooLargeForWorker(_OVER_ITS_SHARE)
         raise DiskFull("the worker's disk has too little room, but not because of this job")

@@ -31,7 +31,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True)
 class WorkerFault:
-    """A resource that this worker lacks for every job."""
+    """A fault of this worker that affects every job: a resource is missing, or the sandbox does not work."""
 
     code: ErrorCode
     message: str
@@ -41,10 +41,10 @@ class WorkerFault:
 
 
 def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
-    """Return the resource that this process ran out of, if that is why a call of this process failed.
+    """Return the fault `worker_exhausted` if this process ran out of a resource, else None.
 
-    Search the causes and contexts of `error` by type and error number. The only message that is compared is
-    the interpreter's own.
+    The resources are file descriptors, threads and memory. Search `error`, its causes and its contexts by
+    type and error number. The only message text that is compared is a text of the interpreter itself.
     """
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
@@ -92,18 +92,24 @@ class SelfCheck:
         self._spare = spare_descriptors
 
     def quick(self) -> WorkerFault | None:
-        """Return the resource that the worker lacks now. This takes a millisecond and starts no process."""
+        """Check disk, descriptors and threads. Return a fault or None.
+
+        This takes a millisecond and starts no process.
+        """
         return self._first_fault(self._try_disk, self._try_descriptors, self._try_thread)
 
     def full(self) -> WorkerFault | None:
-        """Return the resource that the worker lacks now, or a sandbox fault. This takes about 20 ms."""
+        """Check the resources as `quick` does, and then the sandbox. Return a fault or None.
+
+        This takes about 20 ms.
+        """
         return self.quick() or self._sandbox_fault()
 
     def _sandbox_fault(self) -> WorkerFault | None:
         """Return a fault only if a trivial child process fails in every one of `_SANDBOX_TRIES` tries.
 
-        A job in another slot that crashes the fork server also ends the child of one try, but this must not
-        pause the worker.
+        If a job in another slot crashes the fork server, the child of a try ends with it. This must not pause
+        the worker.
         """
         fault: WorkerFault | None = None
         for _ in range(_SANDBOX_TRIES):
@@ -155,8 +161,9 @@ def _fault_of(error: Exception) -> WorkerFault:
 class ClaimGate:
     """The gate that decides when a worker may claim.
 
-    Only a fault that the self-check measures without any job pauses the claims. After a suspicious attempt
-    the worker runs a self-check. If the check passes, the worker claims at once, even if many jobs fail.
+    Failed jobs alone never pause the claims: there must be a fault that the self-check finds without running
+    a job. After a suspicious attempt the worker runs a self-check. If the check passes, the worker claims at
+    once, even if many jobs fail.
     """
 
     def __init__(

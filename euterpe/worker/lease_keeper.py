@@ -23,7 +23,7 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
         self.add(control.job.job_id, control)
 
     def drop(self, control: AttemptControl) -> None:
-        """Stop extending this lease. A later claim of the same job by this worker stays."""
+        """Stop extending this lease. If this worker has claimed the job again, keep the later claim."""
         self.remove(control.job.job_id, control)
 
     def stop_attempts(self) -> None:
@@ -32,7 +32,10 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
             control.end(WorkerStopping("the worker is stopping"))
 
     def send_heartbeat(self, claims: Sequence[AttemptControl]) -> None:
-        """Send one heartbeat for all attempts, and signal those that lost their lease or are canceled."""
+        """Send one heartbeat for all attempts that do not hang.
+
+        Signal an attempt to stop if its lease is lost or its job is canceled.
+        """
         controls = [control for control in claims if not control.is_hung]
         used = {
             control.job.job_id: changes

@@ -34,7 +34,7 @@ class UsageMeter:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure the duration of a phase. Until it ends, the document has its duration so far."""
+        """Measure the duration of a phase. Until the phase ends, the document has its duration so far."""
         with self._lock:
             self._running[name] = self._now()
         try:
@@ -49,7 +49,7 @@ class UsageMeter:
             return {**self._figures, **running, "measured": measured}
 
     def changes(self) -> dict[str, Any] | None:
-        """Return the document for a heartbeat, or None when it equals the last one written."""
+        """Return the document for a heartbeat, or None if the last heartbeat wrote the same document."""
         document = self.document("last_beat")
         return None if document == self._written else document
 

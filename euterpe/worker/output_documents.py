@@ -7,9 +7,9 @@ from typing import Any
 from euterpe.media.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
-# A row may hold 256 KiB of outputs, because a libSQL server returns at most 10 MiB, for 15 rows, and each of
-# up to 25 webhooks of one claim contains the outputs. Not all files fit: a film of three hours in four
-# renditions has 8,000 segments.
+# The store accepts 256 KiB of outputs per row: a libSQL server returns at most 10 MiB, in which 15 rows or
+# the up to 25 webhooks of one claim must fit, each with the outputs. The list of files gets half of the 256
+# KiB, so not all files fit: a film of three hours in four renditions has 8,000 segments.
 MAX_FILES_BYTES = 128 * 1024
 
 
@@ -32,7 +32,7 @@ def output_documents(
 def _lists(
     pairs: Mapping[str, Sequence[tuple[MadeFile, Stored]]], max_bytes: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Divide `max_bytes` among the outputs. Longer lists get the space that a shorter list does not need."""
+    """Divide `max_bytes` among the outputs. Space that a short list does not need goes to longer lists."""
     lists: dict[str, list[dict[str, Any]]] = {}
     for name in sorted(pairs, key=lambda name: len(pairs[name])):
         lists[name] = _listed(pairs[name], max_bytes // (len(pairs) - len(lists)))

@@ -61,14 +61,17 @@ class AttemptRecorder:
             raise LeaseLost("the job is not ours any more")
 
     def prove_ownership(self) -> None:
-        """Extend the lease, or raise `LeaseLost`. This checks the fence before an object becomes visible."""
+        """Extend the lease, or raise `LeaseLost` if the claim is stale.
+
+        The uploader calls this method before each object becomes visible.
+        """
         self._control.check()
         beat = self._control.retry_while_unavailable(lambda: self._store.inbox.heartbeat([self._job]))
         if self._job.job_id not in beat.held:
             raise LeaseLost("the job is not ours any more")
 
     def fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
-        """Record the failure. With a stale claim, write only to the log."""
+        """Record the failure. If the claim is stale, write only to the log."""
         decision = self._control.retry_while_unavailable(
             lambda: self._store.inbox.fail(self._job, error, timings=timings)
         )
@@ -95,7 +98,7 @@ class AttemptRecorder:
     def _is_at(self, target: JobStatus) -> bool:
         """Return whether an earlier try of the write was committed.
 
-        This is unknown after a connection was lost during COMMIT.
+        If the connection was lost during COMMIT, only the row in the database shows this.
         """
         row = self._control.retry_while_unavailable(lambda: self._store.jobs.get(self._job.job_id))
         return bool(row.claim_version == self._job.claim_version and row.status == target)

@@ -23,7 +23,7 @@ _CHECK_EVERY_S = 0.5
 class Uploader:
     """An uploader that publishes under the fence: `prove_ownership` runs before each object becomes visible.
 
-    `on_sent` receives the size of each chunk sent, and may raise to stop the upload.
+    `on_sent` is called with the size of each chunk that was sent. It may raise to stop the upload.
     """
 
     def __init__(
@@ -41,9 +41,10 @@ class Uploader:
         self._open: tuple[JobSpec, UploadDestination] | None = None
 
     def publish(self, made: Sequence[MadeFile]) -> Iterator[Stored]:
-        """Upload the files in the given order, and yield each after it is stored.
+        """Upload the files in the given order, and yield each file after it is stored.
 
-        In this order a file comes after the files that it refers to.
+        `made` must have each file after the files that it refers to, so that no published file refers to a
+        file that is not stored yet.
         """
         if (name := find_overwritten_source(self._access.spec, [file.name for file in made])) is not None:
             raise StorageError(ErrorCode.OUTPUT_IS_SOURCE, f"{name}: {ADVICE}", side="output")
@@ -81,14 +82,17 @@ class Uploader:
         return self._access.on("output", put)
 
     def _check(self, file: MadeFile, stored: Stored) -> None:
-        """Check an object with the credentials of the last upload. Skip it if they do not allow reading."""
+        """Check an object with the credentials of the last upload.
+
+        Skip the check if these credentials do not allow reading.
+        """
         if self._open is not None:
             self._open[1].check(file.name, stored)
 
     def _destination(self, spec: JobSpec, credentials: StorageCredentials | None) -> UploadDestination:
-        """Return one destination per version of the credentials.
+        """Return the destination, and open a new one only for a new version of the credentials.
 
-        All files must share it, because its minimum pace applies to all files together.
+        All files must share one destination, because its minimum pace applies to all files together.
         """
         if self._open is None or self._open[0] is not spec:
             self._open = spec, self._storage.destination(spec.output, credentials, self._owner)

@@ -1,4 +1,4 @@
-"""Work directory: one temporary folder per attempt. A starting worker removes those of killed workers."""
+"""Work directory: one temporary folder per attempt. A starting worker removes folders of killed workers."""
 
 import fcntl
 import os
@@ -23,7 +23,10 @@ def free_bytes_of(folder: Path) -> int:
 
 
 class WorkDir:
-    """The work directory of one worker. A locked file marks it as in use. The kernel unlocks it at exit."""
+    """The work directory of one worker.
+
+    A locked file marks the directory as in use. When the worker exits, the kernel releases the lock.
+    """
 
     def __init__(self, parent: Path | None, *, free_bytes: Callable[[Path], int] = free_bytes_of) -> None:
         self._parent = parent or Path(tempfile.gettempdir())
@@ -88,7 +91,7 @@ def _take(folder: Path) -> int | None:
     except BlockingIOError:
         os.close(lock)
         return None
-    except OSError:  # for example, without lock support every directory would seem to be in use
+    except OSError:  # if, for example, locks are not supported, every directory would seem to be in use
         os.close(lock)
         raise
     return lock

@@ -27,8 +27,8 @@ class WorkerTimings:
     """Durations of a worker, in seconds."""
 
     poll_s: float = 1.0  # the pause between two polls for jobs, with a jitter of ±50 %
-    # The time that attempts have to end after the stop signal. After it, the threads of running attempts are
-    # abandoned.
+    # The time that attempts have to end after the stop signal. The threads of attempts that still run after
+    # this time are abandoned.
     grace_s: float = 10.0
 
 
@@ -38,8 +38,8 @@ DEFAULT_TIMINGS = WorkerTimings()
 class Worker:
     """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains.
 
-    `listener` wakes the worker for new jobs. `pool` has a thread for each slot. The worker closes both when
-    it stops. `clock` measures the time of the attempts.
+    `listener` wakes the worker for new jobs. `pool` has a thread for each slot. The worker closes the
+    listener and the pool when it stops. `clock` measures the time of the attempts.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Worker:
             if self._loop.is_stopping:
                 return None
             free = self._slots - len(self._busy)
-        # Claim again until a claim finds nothing. Such a claim may sweep, so that the next job does not wait
-        # for a sweep.
+        # Claim again until a claim finds nothing. A claim that finds nothing may run a sweep, so that the
+        # next claim does not have to sweep first.
         if not self._fill_slots(free):
             self._listener.wait(jittered(self._timings.poll_s))
         return 0.0
@@ -148,7 +148,7 @@ class Worker:
                 self._begin(job)
             except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(StoreError):  # the job's lease will expire; release the other jobs
+                    with suppress(StoreError):  # release the other jobs, too; this job's lease will expire
                         self._tools.store.inbox.release(left)
                 raise
         return len(jobs)
