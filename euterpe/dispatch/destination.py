@@ -10,8 +10,9 @@ from euterpe.store.queue.outbox import ClaimedEvent
 
 # If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
-# The same limit for a receiver that is not proven yet. It is shorter: when five dead receivers of fifty took
-# the slots for trials, each first delivery to another receiver waited for a quarter of a second.
+# The same limit for a receiver that is not proven yet. This limit is shorter, because dead receivers take the
+# slots for trials: with five dead receivers of fifty, each first delivery to another receiver waited for a
+# quarter of a second.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
 # gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.
@@ -91,7 +92,10 @@ class Destination:
         self.waiting = [entry for entry in self.waiting if id(entry.event) not in gone]
 
     def load_known(self, known: KnownOrigin | None, now: float) -> None:
-        """Load the stored state, which other dispatchers and earlier runs have written."""
+        """Load the stored state, which other dispatchers and earlier runs have written.
+
+        Keep the state in memory if the destination is proven, or if its last outcome may not be stored yet.
+        """
         if self.health is Health.PROVEN or now - self.last_outcome_at < _UNWRITTEN_S:
             return
         self.health, self.failures, self.refusals, self.recorded = Health.UNPROVEN, 0, 0, None
@@ -189,11 +193,14 @@ class RequesterQueue:
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
         self._known: dict[str, Destination] = {}  # in the order of their last use
-        self.last_start = 0  # sequence number of the last send, over all requesters
+        self.last_start = 0  # the number of this requester's last send, counted over all requesters
         self.active: dict[str, Destination] = {}  # destinations with waiting events, in turn order
 
     def destination(self, event: ClaimedEvent) -> Destination:
-        """Return the destination of an event. If too many are known, forget the longest idle destination."""
+        """Return the destination of an event.
+
+        If too many destinations are known, forget the idle destination that was used longest ago.
+        """
         origin = origin_of(event.url)
         found = self._known.pop(origin, None) or Destination((self._requester_id, origin))
         self._known[origin] = found

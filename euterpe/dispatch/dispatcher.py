@@ -1,6 +1,7 @@
-"""The webhook dispatcher: claims events from the outbox, sends them as signed webhooks, settles the results.
+"""The webhook dispatcher: claims events from the outbox, sends signed webhooks, and settles the results.
 
-One thread claims events and starts sends, a thread pool sends, one thread settles, one extends the leases.
+One thread claims events and starts sends. The threads of a pool send. One thread settles the results, and
+another thread extends the leases.
 """
 
 import threading
@@ -36,16 +37,16 @@ _log = structlog.get_logger(__name__)
 # With SQLite every commit causes a wake-up, including our own commits. Without this pause, each commit would
 # cause a claim that finds few events.
 _CLAIM_PAUSE_S = 0.005
-# The pause of all sends while the key provider is unavailable. Meanwhile the events wait in the outbox, with
-# no lease and with all their attempts.
+# The pause of all sends while the key provider is unavailable. Meanwhile the events wait in the outbox,
+# without a lease and without a charge.
 _KEYS_PAUSE_S = 5.0
 
 
 class Dispatcher:
-    """A context manager whose threads deliver the outbox between `start` and `stop`.
+    """A context manager whose threads deliver the events of the outbox between `start` and `stop`.
 
     `egress` needs `max_concurrent_sends(concurrency)` connections. `listener` wakes the dispatcher for new
-    events, and the dispatcher closes it.
+    events. `stop` closes the listener.
     """
 
     def __init__(
@@ -151,7 +152,10 @@ class Dispatcher:
             return not (self._outbox_has_more and self._scheduler.room())
 
     def _read_origins(self, unproven: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
-        """Return the stored state of these receivers. Return None in an outage, in which sends continue."""
+        """Return the stored state of these receivers.
+
+        Return None while the database is unavailable. Events are then sent without this state.
+        """
         try:
             return self._store.outbox.origins.read(unproven)
         except StoreUnavailable as error:
@@ -203,7 +207,10 @@ class Dispatcher:
             self._result_writer.put(self._sender.refuse(event, refusal.failures))
 
     def _wait(self) -> None:
-        """Wait for a wake-up, for room, for a send to count as slow, or for the next poll."""
+        """Wait for a wake-up, for the next poll, or for the next change.
+
+        The changes are: a send counts as slow, an event has waited long, or the pause for the keys ends.
+        """
         with self._lock:
             changes = (self._scheduler.next_change(), self._keys.seconds_left or None)
             has_more = self._outbox_has_more
@@ -298,7 +305,7 @@ class Dispatcher:
         try:
             if waiting:
                 self._store.outbox.release(waiting)
-        except Exception as error:  # noqa: BLE001  their leases will expire
+        except Exception as error:  # noqa: BLE001  `stop` must go on; the leases of the events will expire
             _log_error(error)
         self._lease_keeper.forget(waiting)
 

@@ -8,8 +8,8 @@ from euterpe.runtime.retry import jittered
 class KeysPause:
     """The state of an outage of the key provider: pauses, with one trial send after each pause.
 
-    A pause stops the sends of all requesters, because every send needs a webhook secret. It does so even if
-    only one of two providers is unavailable, or if the secrets of a requester are still cached. Pauses per
+    A pause stops the sends of all requesters, because every send needs a webhook secret. The sends stop even
+    if only one of two providers is unavailable, or if the secrets of a requester are still cached. Pauses per
     requester would need a claim for each requester in every pause: with 5,000 waiting events, claims and
     postponements were 160 transactions a second, for as long as the outage lasted.
 

@@ -45,7 +45,10 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
         return held is not None and self._clock() + seconds <= held.ends
 
     def _claim_of(self, event: ClaimedEvent) -> HeldEvent | None:
-        """Return the held claim of an event. Return None if it was lost, even to a later claim of ours."""
+        """Return the held claim of an event, or None if this claim was lost.
+
+        The claim is also lost if this dispatcher has claimed the event again later.
+        """
         held = self.get(event.event_id)
         return held if held and held.event.claim_version == event.claim_version else None
 
@@ -56,7 +59,10 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
             held.ends = self._end(requested_at) if held.event.event_id in kept else requested_at
 
     def _end(self, requested_at: float) -> float:
-        """Return the lease's end. The database counts from a later moment, so its end is not earlier."""
+        """Return the time at which the lease ends for us.
+
+        In the database the lease does not end earlier, because the database counts it from a later moment.
+        """
         return requested_at + self._lease_ms / 1000
 
     def pause_after(self, error: Exception) -> float:

@@ -1,9 +1,9 @@
-"""Scheduler of webhook sends, in which a slow or dead destination does not delay the others.
+"""Scheduler of webhook sends. A slow or dead destination does not delay sends to the other destinations.
 
-Requesters are served round robin, and so are the destinations of a requester. A destination gets one send at
-a time until it has answered once, and again after a send that it did not answer. Events that cannot be sent
-soon are postponed in the outbox. Events for a destination with an open circuit breaker are refused without a
-send.
+Requesters are served round robin, and so are the destinations of a requester. A destination gets only one
+send at a time until it answers for the first time. The same limit applies after an unanswered send, until the
+destination answers again. Events that cannot be sent soon are postponed in the outbox. Events for a
+destination with an open circuit breaker are refused without a send.
 
 The scheduler does no I/O, and reads the time from `clock`. Its callers hold a lock.
 """
@@ -29,8 +29,8 @@ from euterpe.store.queue.outbox import ClaimedEvent
 # Limits, as numbers of batches. If more than `_MAX_WAITING` batches wait, events that cannot be sent soon are
 # postponed at once. Claims skip a requester that has `_MAX_WAITING_OF_ONE` batches of such events.
 _MAX_WAITING, _MAX_WAITING_OF_ONE = 20, 4
-# Postponed events are due again after 1 s to 15 min. Their times are spaced, so that repeated claims of the
-# events of a stuck destination cost little.
+# Postponed events are due again after 1 s to 15 min. The events of a stuck destination become due one after
+# another, so that they are not all claimed again and again.
 _SPACING_S = 1.0
 _LONGEST_WAIT_S = 900.0
 
@@ -99,10 +99,11 @@ class SendScheduler:
         self._forget_some()
 
     def room(self) -> int:
-        """Return how many events to claim now: a batch if at most one batch is left to send, else 0.
+        """Return how many events to claim now: a whole batch or 0.
 
-        Events that cannot be sent soon do not count, so that they take no room from other events. Return 0 if
-        too many events wait.
+        Return 0 if more than a batch of the waiting events can be sent soon, or if too many events wait.
+        Events that cannot be sent soon do not count for the first limit, so that they take no room from
+        others.
         """
         now, load = self._clock(), SendCounts(self._sends)
         ready = sum(min(len(d.waiting), self._sendable(d, load, now)) for d in self._waiting_ones())
@@ -111,7 +112,8 @@ class SendScheduler:
     def saturated(self) -> frozenset[str]:
         """Return the requesters that claims must skip, because too many of their events cannot be sent soon.
 
-        The limit is four batches, or the free room if that is less, so that no requester takes all the room.
+        A requester may have four batches of such events, or as many as the free room if that is less, so that
+        no requester takes all the room.
         """
         now, load = self._clock(), SendCounts(self._sends)
         held = {
@@ -156,7 +158,7 @@ class SendScheduler:
     def refuse(self) -> list[Refusal]:
         """Remove and return the events for receivers whose circuit breaker is open.
 
-        Keep events on their last attempt, so that no event becomes a dead letter without a last send.
+        Events on their last attempt stay: the circuit breaker never refuses the last attempt of an event.
         """
         now, refusals = self._clock(), []
         for destination in self._waiting_ones():
@@ -186,7 +188,10 @@ class SendScheduler:
         return waiting
 
     def next_change(self) -> float | None:
-        """Return the seconds until a send counts as slow or an event has waited long, or None."""
+        """Return the seconds until the next send counts as slow, or the next event has waited long.
+
+        Return None if neither will happen.
+        """
         if not self._active:
             return None
         now = self._clock()
@@ -255,7 +260,8 @@ class SendScheduler:
     def _sendable(self, destination: Destination, load: SendCounts, now: float) -> int:
         """Return how many waiting events will be sent within `SLOW_AFTER_S` at the receiver's current pace.
 
-        Return 0 if the requester has no free slot, because its events must not prevent further claims.
+        Return 0 if the requester has no free slot: `room` then does not count its events, so they do not
+        prevent further claims.
         """
         if destination.health is not Health.PROVEN or destination.waits_for_slow_send(now):
             return 0

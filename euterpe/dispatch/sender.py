@@ -1,4 +1,4 @@
-"""Deliveries: sign an event, send it, and decide by the answer whether to send it again."""
+"""Deliveries: sign an event, send it, and decide from the answer whether to send the event again."""
 
 import re
 import threading
@@ -120,7 +120,8 @@ class Sender:
     ) -> tuple[Delivery, Outcome]:
         """Send an event. Return the delivery and its outcome for the health of the receiver.
 
-        `before_send` is called after the secrets have been read, for which a key provider may need seconds.
+        `before_send` is called after the secrets have been read, because a key provider may take seconds to
+        decrypt them.
 
         Raise `StoreUnavailable` or `KeyProviderUnavailable` if the secrets cannot be read, and
         `SendWithdrawn` if `before_send` raises it. In all three cases nothing was sent. No other error is
@@ -143,7 +144,8 @@ class Sender:
             # operator has changed the policy.
             decision, outcome = Undeliverable(_reason(refused)), Outcome.NOTHING
         except EuterpeError as failure:
-            # All other errors are retried, even those of certificates and keys, because people fix them.
+            # All other errors are retried, even errors of certificates and keys, because people can correct
+            # the causes of these errors.
             decision = self._retry(event, _reason(failure))
             outcome = Outcome.SILENCE if isinstance(failure, EgressError) else Outcome.NOTHING
         except Exception as error:  # noqa: BLE001  one bad event must not stop the others
@@ -218,7 +220,8 @@ def _reason(error: EuterpeError) -> str:
 def _delivery(
     event: ClaimedEvent, decision: DeliveryDecision, answer: EgressResponse | None, took_ms: int, url: str
 ) -> Delivery:
-    # A receiver that named a time gets no request earlier, even after it recovers from an outage.
+    # A receiver that answered 429 or named a time gets no request earlier, even if it recovers from an
+    # outage.
     is_timed = answer is not None and (answer.status == 429 or "retry-after" in answer.headers)
     waits_for = origin_of(event.url) if isinstance(decision, Redeliver) and not is_timed else None
     if answer is None:
@@ -238,8 +241,8 @@ def _log_delivery(delivery: Delivery) -> None:
     }
     match decision:
         case Delivered():
-            # The level is debug, because the delivery log already has this delivery, and a log line costs a
-            # fifth as much as a delivery.
+            # The level is debug, because the delivery log already has this delivery, and a log line is a
+            # fifth as much work as a delivery.
             _log.debug("event_delivered", **fields)
         case Undeliverable():
             _log.error("event_undeliverable", reason=decision.reason, **fields)
@@ -250,7 +253,7 @@ def _log_delivery(delivery: Delivery) -> None:
             assert_never(decision)
 
 
-# Ten digits are more than any wait needs; the schedule bounds the value.
+# Ten digits are more than any wait needs. `DeliverySchedule.longest_retry_after_ms` limits the value.
 _SECONDS = re.compile(r"[0-9]{1,10}")
 
 
