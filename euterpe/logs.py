@@ -36,7 +36,7 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        # This wrapper drops events below the level at almost no cost. The cost matters, because each delivery
+        # This wrapper drops events below the level with almost no work. This matters, because each delivery
         # logs a line at level debug.
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
@@ -75,9 +75,9 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace secrets in the event, as a structlog processor.
+    """Replace the secrets in an event. This function is a structlog processor.
 
-    Secrets are found by field name, by token prefix and in URLs.
+    A text is a secret because of its field name, its token prefix, or its place in a URL.
     """
     event.pop("color_message", None)  # uvicorn adds this second copy of the message
     for name, value in event.items():

@@ -83,7 +83,7 @@ def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
 def _vault_url(url: str | None) -> str | None:
     """Return the origin of a Vault server without a slash at its end. Raise if it is not an origin.
 
-    Require TLS for another host, because tokens and data keys are sent to Vault.
+    Require TLS unless Vault runs on this host, because tokens and data keys are sent to Vault.
     """
     if url is None:
         return None
@@ -107,7 +107,7 @@ def _vault_path(path: str) -> str:
 
 
 def _vault_namespace(namespace: str | None) -> str | None:
-    """Return the namespace without the slash at its end, which Vault's own tools print."""
+    """Return the namespace without a slash at its end. Vault's own tools print namespaces with this slash."""
     return None if namespace is None else _vault_path(namespace.removesuffix("/"))
 
 
@@ -175,7 +175,7 @@ class Settings(BaseSettings):
     vault_mount: Annotated[str, AfterValidator(_vault_path)] = "transit"
     vault_namespace: Annotated[str | None, AfterValidator(_vault_namespace)] = None
     vault_ca_file: Path | None = None  # default: the authorities of the system
-    # The provider that wraps; every configured provider unwraps.
+    # The provider that wraps new data keys. Every configured provider unwraps data keys.
     key_provider: Literal["local", "vault"] = "local"
 
     lease_ttl_ms: Annotated[int, Field(ge=100, le=_DAY_MS)] = 60_000
@@ -220,7 +220,7 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 262_144
     max_unfinished: Annotated[int, Field(ge=1)] = 10_000  # per requester
     max_unfinished_of_all: Annotated[int, Field(ge=1)] = 1_000_000
-    # Upper bounds on the limits of a job. `euterpe requester set` lowers them for one requester.
+    # Upper bounds on the limits of a job. `euterpe requester set` can lower these bounds for one requester.
     limit_timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 604_800
     limit_attempts: Attempts = 100
     limit_priority: Annotated[int, Field(ge=0, le=100)] = 100
@@ -277,7 +277,10 @@ class Settings(BaseSettings):
 
 
 def load(**fixed: Any) -> Settings:
-    """Return this process's settings. `fixed` overrides them. Raise one `SettingsError` with all problems."""
+    """Return the settings of this process. The values in `fixed` take precedence over file and environment.
+
+    If there are problems, raise one `SettingsError` with all of them.
+    """
     try:
         return Settings(**fixed)
     except ValidationError as invalid:
@@ -319,6 +322,6 @@ def worker_id(environ: Mapping[str, str] = os.environ) -> str:
 def _boot_id(_pid: int) -> str:
     """Return a random id for the process.
 
-    The pid is the cache key, because a forked process inherits the cache.
+    The pid is the cache key, because a forked process inherits the cache, but needs another id.
     """
     return str(uuid4())

@@ -39,9 +39,9 @@ class PortTaken(EuterpeError):
 class Services:
     """The API server, worker and dispatcher of one process. The creator must call `stop`.
 
-    `stop` first makes the API and the worker accept no new work. Then it stops the started parts in reverse
-    order and waits for each. So a dispatcher that was started before the worker stops after it, and can
-    deliver the events of the worker's last jobs.
+    `stop` first makes the API and the worker accept no new work. Then it stops the started parts in the
+    reverse order of their start and waits for each part. So start the dispatcher before the worker: then the
+    dispatcher stops after the worker, and can deliver the events of the worker's last jobs.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -117,7 +117,7 @@ class Services:
         self.is_stuck = not worker.stop(drain_s=self._settings.drain_timeout_ms / 1000)
 
     def open_api(self, host: str, port: int) -> ApiServer:
-        """Return a server bound to `port` (0 for any free port). It answers no request before `start`.
+        """Return a server bound to `port` (0 for any free port). It answers requests only after its `start`.
 
         Raise `PortTaken` if the port cannot be bound.
         """
