@@ -77,7 +77,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Replace the secrets in an event. This function is a structlog processor.
 
-    A text is a secret because of its field name, its token prefix, or its place in a URL.
+    A text counts as a secret because of its field name, its token prefix, or its place in a URL.
     """
     event.pop("color_message", None)  # uvicorn adds this second copy of the message
     for name, value in event.items():

@@ -48,7 +48,7 @@ _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
 _LARGEST_ON_LIBSQL = 512 * 1024  # a libSQL response may contain up to fifteen specs
 _MOST_RETRY_DELAYS = 100
 _SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # the store accepts at most a week
-_LONGEST_WORKER_ID = 255  # the store accepts no longer id
+_LONGEST_WORKER_ID = 255  # the store refuses longer ids
 
 _PLAIN_VAULTS = {("http", "127.0.0.1"), ("http", "::1"), ("http", "localhost")}
 _VAULT_PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")

@@ -79,7 +79,10 @@ class Destination:
         return self.failures >= OPEN_AFTER and now < self.retry_at
 
     def next_event(self) -> ClaimedEvent | None:
-        """Return the next event to send: the lowest sequence of the first job that has no send under way."""
+        """Return the next event to send, or None if each waiting job has a send under way.
+
+        It is the event with the lowest sequence of the first waiting job without a send under way.
+        """
         busy = {send.event.job_id for send in self.sends}
         free = next((entry.event for entry in self.waiting if entry.event.job_id not in busy), None)
         if free is None:

@@ -78,9 +78,9 @@ class Dispatcher:
         self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
         self._keys = KeysPause(keys_pause_s, time.monotonic)
         self._lock = threading.Lock()  # guards the scheduler, the pause and the next two fields
-        self._outbox_has_more = False  # the last claim was full
+        self._outbox_has_more = False  # True if the last claim was full
         self._skipped: Set[str] = frozenset()  # requesters that the last claim passed over
-        self._failed_claims = 0  # in a row
+        self._failed_claims = 0  # the number of failed claims in a row
         self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
         self._loop = BackgroundLoop("euterpe-dispatch-claim", self._claim_once, on_error=self._pause_claims)
         self._listener = listener or store.database.listen(Topic.OUTBOX)

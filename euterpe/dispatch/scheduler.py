@@ -112,8 +112,8 @@ class SendScheduler:
     def saturated(self) -> frozenset[str]:
         """Return the requesters that claims must skip, because too many of their events cannot be sent soon.
 
-        A requester may have four batches of such events, or as many as the free room if that is less, so that
-        no requester takes all the room.
+        The limit for one requester is four batches of such events, or the free room if that is smaller. So no
+        requester takes all the room.
         """
         now, load = self._clock(), SendCounts(self._sends)
         held = {

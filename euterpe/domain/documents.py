@@ -68,7 +68,7 @@ def example_document(document: type) -> Object:
     return {one.name: one.about.example for one in fields_of(document)}
 
 
-# Fields that several documents have.
+# These fields occur in several documents.
 JobId = Annotated[str, about("the id of the job", _ID, format="uuid")]
 ExternalId = Annotated[str | None, about("the id that the request gave to the job", "asset-42")]
 Status = Annotated[str, about("the status of the job", "processing", enum=list(JobStatus))]

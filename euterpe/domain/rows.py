@@ -1,6 +1,6 @@
 """The rows that the store returns: one frozen class for each table, with a field for each column.
 
-Instants are milliseconds since 1970. `store/queue/jobs.py` builds the rows.
+Instants are milliseconds since 1970. `store/queue/jobs.py` and `store/secrets/requesters.py` build the rows.
 """
 
 from collections.abc import Mapping, Sequence

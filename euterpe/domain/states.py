@@ -39,7 +39,7 @@ class Lane(StrEnum):
     READY = "ready"  # may be claimed now
     DELAYED = "delayed"  # waits for available_at
     BLOCKED = "blocked"  # waits for room in its group
-    CAPPED = "capped"  # waits until the requester runs fewer jobs than the requester's cap
+    CAPPED = "capped"  # waits until the requester has fewer ready and running jobs than its cap
     LEASED = "leased"  # owned by a worker or a dispatcher
     REST = "rest"  # finished; stays here unless a person retries the job or replays the event
 

@@ -55,7 +55,8 @@ def matching(pattern: str, says: str) -> TextRule:
 def printable(max_length: int) -> TextRule:
     """Return a rule for text that people read.
 
-    The text is stored in Unicode form NFC, so that two texts that look equal are equal.
+    The text is stored in Unicode form NFC, so that a text with composed accents equals the same text with
+    decomposed accents.
     """
 
     def check(value: str) -> str:

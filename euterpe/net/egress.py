@@ -110,7 +110,8 @@ class Egress:
         """Return a copy of this egress whose requests last no longer than `seconds_left()`.
 
         `seconds_left` is called before each request, and may raise to prevent the request. The copy shares
-        the idle connections. Its attribute `unbounded` is the original egress, which clean-up uses.
+        the idle connections. Clean-up uses the original egress, which is the attribute `unbounded` of the
+        copy.
         """
         bounded = copy(self)
         bounded._seconds_left = seconds_left

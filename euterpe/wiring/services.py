@@ -50,7 +50,7 @@ class Services:
         self._intake: list[Callable[[], None]] = []
         self._store: Store | None = None
         self._sandbox: Sandbox | None = None
-        self.is_stuck = False  # True if a worker did not end within its drain time
+        self.is_stuck = False  # True if an attempt hung, so that the worker abandoned its thread at the stop
 
     @property
     def store(self) -> Store:

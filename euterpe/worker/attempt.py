@@ -131,7 +131,11 @@ class Attempt:
                 assert_never(verdict)
 
     def _hand_back(self, reason: JobError) -> None:
-        """Release the job without a charge, unless it has used up its releases for `LIMITED_CODES`."""
+        """Release the job without a charge.
+
+        If the code is one of `LIMITED_CODES`, and the job has used up its releases for these codes, charge
+        the attempt instead.
+        """
         policy, timings = self._tools.release_policy, self._meter.document("final")
         if reason.code in LIMITED_CODES and policy.is_spent(self._recorder.attempts()):
             self._recorder.fail(reason, timings)

@@ -110,7 +110,7 @@ LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.
 class ReleasePolicy:
     """Limits on uncharged attempts: their number per job, and the backoff between them."""
 
-    # Only this many failures of a job with `LIMITED_CODES` are not charged.
+    # A job may fail this many times with `LIMITED_CODES` without a charge. Further such failures are charged.
     most_free: int = 5
     # The first pause is short, because another worker may have the key (during a rollout) or the disk space
     # that this worker lacks.

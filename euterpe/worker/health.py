@@ -41,7 +41,7 @@ class WorkerFault:
 
 
 def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
-    """Return the fault `worker_exhausted` if this process ran out of a resource, else None.
+    """Return the fault `worker_exhausted` if `error` shows that this process lacks a resource, else None.
 
     The resources are file descriptors, threads and memory. Search `error`, its causes and its contexts by
     type and error number. The only message text that is compared is a text of the interpreter itself.
