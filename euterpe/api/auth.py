@@ -19,13 +19,13 @@ from euterpe.domain.scopes import Scope
 from euterpe.store.errors import Unauthorized
 from euterpe.store.secrets.requesters import Principal
 
-# A key in constant use costs one query per interval. A disabled key is refused after at most one interval.
+# A key in constant use is looked up once per interval. A disabled key is refused after at most one interval.
 CACHED_S = 2.0
 _MOST_REMEMBERED = 4_096
 
 
 class Authenticator:
-    """API key authentication. It caches only valid keys, by their hash, so that memory holds no keys."""
+    """Authentication by API key. The cache holds hashes of valid keys only, so no key stays in memory."""
 
     def __init__(
         self,
@@ -66,12 +66,15 @@ class Authenticator:
         # A key that was valid before must not queue behind the wrong keys of other clients.
         if known is not None or digest in self._lookups:
             return await self._shared_lookup(key, digest)
-        parse(key)  # the checksum rejects a typo without a query
+        parse(key)  # a mistyped key fails its checksum, and needs no query
         async with self._wrong_keys.lookup(address):
             return await self._shared_lookup(key, digest)
 
     async def _shared_lookup(self, key: str, digest: bytes) -> Principal:
-        """Share one query among concurrent requests with this key, even if the first of them disconnects."""
+        """Run one query for all concurrent requests with this key.
+
+        The query goes on if the client of the first request disconnects.
+        """
         lookup = self._lookups.get(digest)
         if lookup is None:
             lookup = self._lookups[digest] = asyncio.ensure_future(self._look_up(key, digest))

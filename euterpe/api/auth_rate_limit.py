@@ -15,12 +15,14 @@ from math import ceil
 
 from euterpe.api.problems import ProblemCode, Refused
 
-# A fleet of clients with a wrong key needs no more than 30 wrong keys at once, then one per second.
+# An address may send 30 wrong keys at once, and then one per second. This is enough for a fleet of clients
+# that all have the same wrong key.
 _BURST, _PER_S = 30, 1.0
 # Above the limit, a refusal is delayed by 1 s. At most 64 refusals per address are delayed at once, because
-# each occupies a connection.
+# each delayed refusal occupies a connection.
 _HOLD_S, _MOST_HELD = 1.0, 64
-# Per address, keys that were never valid use at most 4 of the 8 threads, and at most 256 lookups run or wait.
+# For each address, the lookups of keys that were never valid before use at most 4 of the 8 threads. At most
+# 256 such lookups run or wait.
 _LOOKUPS, _MOST_WAITING = 4, 256
 _MOST_ADDRESSES = 10_000
 _IPV6_NETWORK_BITS = 64

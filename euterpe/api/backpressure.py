@@ -1,9 +1,10 @@
 """Backpressure: limits on unfinished jobs and on open waits, per requester and for all requesters together.
 
-Counting at every request would cost as much as enqueuing. A count that leaves free places is therefore reused
-for one second: without new requests, the number of unfinished jobs only falls. API processes do not share
-their counts, so in that second each process may fill all places that its own count left free. Counting a
-million jobs is slow, so counting takes at most a twentieth of the time.
+A count of unfinished jobs takes as long as an enqueue, so not every request can count them. If a count leaves
+free places, it is reused for at least one second: without new requests, the number of unfinished jobs only
+falls. API processes do not share their counts, so in that second each process may fill all places that its
+own count left free. A count of a million jobs is slow, so the counts of a limit take at most a twentieth of
+the time.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ Refusal = tuple[ProblemCode, str]  # code and detail
 
 @dataclass
 class QuotaReservation:
-    """A place for one job. It is free again after the reservation, unless `used` is set."""
+    """A reserved place for one job. The place is freed at the end of the request, unless `used` is set."""
 
     used: bool = False
 
@@ -64,7 +65,7 @@ class CountedLimit:
 
     @asynccontextmanager
     async def hold(self, place: QuotaReservation) -> AsyncIterator[None]:
-        """Hold a place during the block, and free it afterwards unless it was used.
+        """Reserve a place during the block. Free the place afterwards, unless `place.used` is set.
 
         Raise Refused if no place is free.
         """
@@ -82,7 +83,7 @@ class CountedLimit:
             self._left += not place.used
 
     async def _recount(self) -> None:
-        """Share one count among concurrent callers, even if the first of them is canceled."""
+        """Run one count for all concurrent callers. The count goes on if the first caller is canceled."""
         if self._counting is None:
             self._counting = asyncio.ensure_future(self._read())
         await asyncio.shield(self._counting)
@@ -106,7 +107,7 @@ class CountedLimit:
 
 
 class Counts(Protocol):
-    """The methods of `store.jobs` that count unfinished jobs, up to `at_most`."""
+    """The methods of `store.jobs` that count unfinished jobs. A count stops at `at_most`."""
 
     def unfinished(self, requester_id: str, *, at_most: int) -> int: ...
 

@@ -1,8 +1,8 @@
 """HTTP connections with bounded memory, a time limit for request heads and a maximum number.
 
-uvicorn's faster parser buffers all bytes that a client sends before the head is complete: 120 MB of headers
-took 500 MB of memory, and unread pipelined requests took 2 GB. h11 refuses a head of more than 16 KiB, and
-reads one request at a time.
+uvicorn can parse with httptools or with h11. httptools is faster, but it buffers all bytes that a client
+sends before the head is complete: 120 MB of headers took 500 MB of memory, and unread pipelined requests took
+2 GB. h11 refuses a head of more than 16 KiB, and reads one request at a time.
 """
 
 import asyncio
@@ -24,7 +24,9 @@ class Connection(H11Protocol):
 
     # `ApiServer` sets both limits in a subclass, because uvicorn's configuration takes a class.
     most = 1_000  # open connections
-    head_s = 10.0  # the time limit for a request head, from the start of the connection or its first byte
+    # The time limit for a request head. It runs from the start of the connection, and for each later request
+    # from the first byte of the head.
+    head_s = 10.0
 
     _deadline: asyncio.TimerHandle | None = None
 

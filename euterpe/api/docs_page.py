@@ -49,7 +49,7 @@ def _static_files() -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of the page's files, which a browser caches and revalidates by ETag.
 
     The files are sent from memory: with an open file for each slow download, 165 clients used up 256 file
-    descriptors. They are sent in pieces: otherwise each slow connection would buffer a whole file.
+    descriptors. The files are sent in pieces: otherwise each slow connection would buffer a whole file.
     """
     files = {
         file.relative_to(_STATIC).as_posix(): file.read_bytes()

@@ -1,4 +1,4 @@
-"""POST /transcode: validate a job, enqueue it, and answer once it is durable."""
+"""POST /transcode: validate a job, enqueue it, and answer after the commit."""
 
 import asyncio
 from collections.abc import Iterator
@@ -65,7 +65,8 @@ class EnqueueEndpoint:
                 accepted = await asyncio.wrap_future(self._store.commits.submit(job))
                 place.used = not accepted.replayed
         except (Refused, InvalidSpec, KeyProviderUnavailable):
-            # A request that was accepted before gets its first answer, even if the limits refuse it now.
+            # If an earlier request with this key was accepted, repeat its answer, even if a limit or an
+            # unavailable key provider would refuse the request now.
             stored = None if key is None else await self._stored_answer(spec, requester_id, key)
             if stored is None:
                 raise
@@ -78,7 +79,10 @@ class EnqueueEndpoint:
         return await self._sealing_pool.run(make, requester_id) if may_have_secrets(spec) else make()
 
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
-        """Return the answer to an earlier request with this key, or None. Reserve no place for it."""
+        """Return the answer to an earlier request with this key, or None. Reserve no place in the quota.
+
+        Raise IdempotencyConflict if the earlier request was a different one.
+        """
         ask = self._store.enqueue.stored_answer
         answer = await self._pool.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
         if isinstance(answer, IdempotencyConflict):

@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 class WriteProbe:
     """A test write whose result all callers share.
 
-    It runs at most once in `every_s` seconds, because /readyz needs no API key.
+    The write runs at most once in `every_s` seconds, because anybody can call /readyz without an API key.
     """
 
     def __init__(

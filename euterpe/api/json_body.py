@@ -14,7 +14,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 async def read_json_bytes(request: Request, max_bytes: int, timeout_s: float) -> bytes:
-    """Return the raw body. Raise Refused if it is not declared as JSON, too large or too slow."""
+    """Return the raw body. Raise Refused if it is too large, too slow to arrive or not declared as JSON."""
     _require_json(request)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared[:20]) > max_bytes:
@@ -31,7 +31,7 @@ async def read_json_bytes(request: Request, max_bytes: int, timeout_s: float) ->
     return bytes(read)
 
 
-_CLOSE = {"connection": "close"}  # the rest of the body is not read
+_CLOSE = {"connection": "close"}  # close the connection, because the rest of the body is not read
 
 
 def _too_large(max_bytes: int) -> Refused:

@@ -25,7 +25,8 @@ _MOST_QUEUES = 200
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 Backlog = Callable[[], list[BacklogRow]]
-# The layers by name: True if the layer is in force. None if this process runs no worker.
+# The function maps the name of each layer to True if the layer is in force. It returns None if this process
+# runs no worker.
 SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
 
@@ -54,11 +55,12 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        # A client may send any method, and the registry would keep a series for each method for ever.
+        # Clients may send any method name. Without this limit, the registry would keep a series for each of
+        # these names for ever.
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
-        if child is None:  # looking the labels up costs more than counting
+        if child is None:  # the lookup of labels takes longer than the count
             child = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
             self._children[key] = child
         child[0].inc()
@@ -70,7 +72,7 @@ class Metrics:
 
 
 class Depth(Collector):
-    """The queue depth. A scrape reads it from the database, at most every two seconds.
+    """The queue depth. Scrapes read the depth from the database at most every two seconds.
 
     If the database is unavailable, the scrape succeeds with `euterpe_database_up` 0.
     """
@@ -125,7 +127,10 @@ class SandboxIsolation(Collector):
 
 
 def _summed(rows: list[BacklogRow]) -> dict[tuple[str, str], int]:
-    """Return the number of jobs by queue and lane. All but the longest queues are added up as `(others)`."""
+    """Return the number of jobs by queue and lane.
+
+    The 200 longest queues keep their names. All other queues are added up as `(others)`.
+    """
     lengths = Tally[str]()
     for row in rows:
         lengths[row.queue] += row.jobs

@@ -47,7 +47,7 @@ def context_of(request: Request) -> RequestContext:
 
 
 class RequestMiddleware:
-    """The only middleware. It logs no query strings and no unmatched paths: they may contain API keys."""
+    """The only middleware. It logs no query strings and no unmatched paths, which may contain API keys."""
 
     def __init__(self, app: ASGIApp, paths: Mapping[Callable[..., Any], str], metrics: Metrics) -> None:
         self._app, self._paths, self._metrics = app, paths, metrics
@@ -74,7 +74,7 @@ class RequestMiddleware:
         except ClientDisconnect:
             pass
         except Exception:
-            _log.error(  # log the traceback as text: structlog's rich traceback would show variables
+            _log.error(  # the traceback is text: a rich traceback would show local variables
                 "request_failed",
                 request_id=context.request_id,
                 requester_id=context.requester_id,

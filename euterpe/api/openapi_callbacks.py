@@ -43,7 +43,10 @@ def webhooks() -> dict[str, Node]:
 
 
 def callbacks() -> Node:
-    """Return the same requests as callbacks. The key of a callback names the job field with its URL."""
+    """Return the requests of `webhooks()` in the form of OpenAPI callbacks.
+
+    The key of a callback names the field of the job that contains the URL.
+    """
     return {
         "event": {"{$request.body#/status_webhook_url}": {"post": _event("event_callback")}},
         "refresh": {"{$request.body#/refresh_url}": {"post": _refresh("refresh_callback")}},

@@ -19,7 +19,7 @@ def _request(summary: str, **fields: Any) -> dict[str, Any]:
     return {"summary": summary, "value": {**places, **fields, "credentials": _S3}}
 
 
-# There is one request for each type of output, and one for each other way to submit a job.
+# There is one example for each type of output, and one example for each other form of a job.
 SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "profile": _request("A built-in profile", profile="h264-720p"),
@@ -146,5 +146,5 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
 
 
 def example_of(field: str) -> Any:
-    """Return an example of a field, `SCHEMA.NAME`. Raise KeyError if the table has none."""
+    """Return an example of a field, `SCHEMA.NAME`. Raise KeyError if the table has no example."""
     return _FIELDS[field] if field in _FIELDS else _FIELDS[field.partition(".")[2]]

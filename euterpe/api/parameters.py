@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def is_job_id(job_id: str) -> bool:
-    """Return whether the string has the form of a job id. Any other string needs no query."""
+    """Return whether the string has the form of a job id. A string of another form needs no query."""
     return _JOB_ID.fullmatch(job_id) is not None
 
 

@@ -249,7 +249,10 @@ def problem(
 
 
 async def answer_known_error(_: Request, error: Exception) -> Response:
-    """Return the problem document for an EuterpeError. Re-raise an unknown error, which becomes a 500."""
+    """Return the problem document for an EuterpeError.
+
+    Re-raise an error whose code is not in the table: the middleware answers it with a 500.
+    """
     code = ProblemCode.__members__.get(getattr(error, "code", "").upper())
     if code is None:
         raise error

@@ -65,7 +65,7 @@ def _described(name: str, schema: Schema) -> Schema:
 def _field(field: str, schema: Schema) -> Schema:
     """Return the schema of a field with an example, and with its default in its description.
 
-    Client generators make a field with a `default` a required field, because it always has a value.
+    Client generators treat a field with a `default` as required, because it always has a value.
     """
     described = {name: value for name, value in schema.items() if name not in ("title", "default")}
     default = schema.get("default")

@@ -42,7 +42,7 @@ class ApiServer:
                 ws="none",
                 lifespan="on",
                 log_config=None,
-                access_log=False,  # it would log query strings; the middleware logs requests
+                access_log=False,  # uvicorn would log query strings; the middleware logs requests
                 proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=math.ceil(grace_s),
@@ -76,7 +76,10 @@ class ApiServer:
 
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down, and abort abandoned connections, because their clients do not read the response."""
+        """Shut down, and abort abandoned connections.
+
+        Otherwise the shutdown would wait for clients that do not read their responses.
+        """
         aborting = asyncio.ensure_future(self._abort_abandoned())
         await super().shutdown(sockets)
         aborting.cancel()
@@ -96,7 +99,10 @@ def _is_abandoned(connection: Connection) -> bool:
 
 
 def _connection_class(head_s: float, files: int) -> type[Connection]:
-    """Return a `Connection` class whose limit is two thirds of `files`: the store needs descriptors, too."""
+    """Return a `Connection` class that allows two thirds of `files` as connections (16 to 10,000).
+
+    The store needs the remaining file descriptors.
+    """
     most = max(16, min(10_000, files * 2 // 3))
     return type("BoundedConnection", (Connection,), {"most": most, "head_s": head_s})
 

@@ -31,7 +31,10 @@ _TERMINAL = frozenset(map(event_type, FINISHED))
 
 @dataclass(frozen=True)
 class EventPage:
-    """A job and its events after `last_sequence`. The job is read first, so an event may be newer than it."""
+    """A job and its events after `last_sequence`.
+
+    The job is read before the events, so an event may be newer than the job's row.
+    """
 
     job: JobRow
     events: Sequence[EventRow]
@@ -46,8 +49,8 @@ class EventPage:
     def is_last(self) -> bool:
         """Return whether the stream ends after this page.
 
-        `failed` ends the stream only as the last event, because a `dead_letter` event may follow it. Both are
-        committed in the same transaction.
+        A `failed` event ends the stream only if it is the last event of the page, because a `dead_letter`
+        event of the same transaction may follow it.
         """
         if self.events:
             return not self.is_full and self.events[-1].type in _TERMINAL
@@ -55,7 +58,11 @@ class EventPage:
 
     @property
     def figures(self) -> tuple[float | None, ...] | None:
-        """Return the progress figures, or None if the job is not in progress or has a newer event."""
+        """Return the progress figures.
+
+        Return None if all figures are empty or 0, if the job is not in progress, or if the job has an event
+        after this page.
+        """
         if self.job.status not in IN_PROGRESS or self.job.event_sequence != self.next_sequence:
             return None
         figures = (self.job.progress, self.job.eta_seconds, self.job.speed)
@@ -83,12 +90,15 @@ def hello_frame(job_id: str) -> bytes:
 
 
 def frame(name: str, data: bytes) -> bytes:
-    """Return one SSE frame. `data` must be JSON without line breaks, which would end the field."""
+    """Return one SSE frame. `data` must be JSON without line breaks, because a line break ends the field."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 class EventStream(Response):
-    """An SSE response with a job's events and progress, until the last event, a shutdown or `stream_s`."""
+    """An SSE response with a job's events and progress.
+
+    The stream ends after the last event, after `stream_s` seconds, or when the service stops.
+    """
 
     media_type = "text/event-stream"
 
@@ -149,7 +159,7 @@ class EventStream(Response):
 
 
 async def _push(send: Send, watch: Watch, frames: bytes, *, timeout_s: float, more: bool = True) -> None:
-    """Send the frames. Raise ClientDisconnect if the client takes no data in time or the service stops."""
+    """Send the frames. Raise ClientDisconnect if the client is too slow or if the service stops."""
     sending = send({"type": "http.response.body", "body": frames, "more_body": more})
     try:
         async with asyncio.timeout(timeout_s):
@@ -175,7 +185,7 @@ class EventsEndpoint:
         read = partial(self._read, job_id, requester_id)
         page = await read(last_sequence)
         if page.is_last and not page.events:
-            # A browser's EventSource reconnects after any response but 204.
+            # The EventSource of a browser reconnects after any response except 204.
             return Response(status_code=204)
         slot = partial(self._stream_slots.taken, requester_id)
         watch = partial(self._watcher.watch, [job_id])

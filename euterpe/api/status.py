@@ -85,7 +85,7 @@ class StatusBody:
     """The body of a status response, from one read of the database."""
 
     body: bytes
-    finished: bool  # all its jobs are finished, so only a retry changes it
+    finished: bool  # all jobs are finished, so only a retry changes the body
 
     @property
     def etag(self) -> str:
@@ -101,13 +101,16 @@ class LongPoll:
         self._watcher, self._job_ids, self._read = watcher, job_ids, read
 
     async def wait(self, known: frozenset[str], wait_s: float) -> StatusBody:
-        """Return the first answer whose ETag is not in `known`, or the current answer after `wait_s`."""
+        """Return the first answer whose ETag is not in `known`, or the current answer after `wait_s`.
+
+        If `known` is empty, wait for a change of the current answer, unless all jobs are finished.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         with self._watcher.watch(self._job_ids) as watch:
             seen = await self._read()
             if seen.finished and not known:
-                return seen  # a finished job does not change unless it is retried
+                return seen  # only a retry changes a finished job
             known = known or frozenset({seen.etag})
             while seen.etag in known and not watch.ended and await watch.changed(deadline - loop.time()):
                 seen = await self._read()

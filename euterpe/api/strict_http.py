@@ -3,8 +3,8 @@
 h11 is lenient: of 73 malformed requests 29 reached the application, among them requests with
 `Content-Length` beside `Transfer-Encoding`, bare LF line endings or folded header lines. A proxy that parses
 such a request differently forwards one client's body as another client's request (request smuggling).
-`StrictConnection` therefore compares each h11 event with the bytes that it was parsed from, and refuses all
-forms that the RFC does not allow a sender to use.
+`StrictConnection` therefore checks the bytes from which h11 parsed each event, and refuses every form that
+the RFC forbids a sender to use.
 """
 
 import re
@@ -16,14 +16,15 @@ _VERSIONS = (b"1.0", b"1.1")
 # RFC 9110, section 6.5.1, forbids these fields for framing and routing in trailers.
 _FRAMING_FIELDS = frozenset({b"content-length", b"transfer-encoding", b"host"})
 
-# A line has no control character, and does not begin with a blank, because that would continue the previous
-# line.
+# A line has no control character except the tab. A line does not begin with a blank, because a blank there
+# would continue the previous line.
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*"
 _LINE = rb"[\x21-\x7e\x80-\xff]" + _TEXT + rb"\r\n"
 _HEAD = re.compile(rb"(?:" + _LINE + rb")+\r\n")
 # Eight hex digits allow 4 GiB, far more than a body may have. Longer sizes overflow in some parsers.
 _SIZE = rb"[0-9A-Fa-f]{1,8}(?:;" + _TEXT + rb")?\r\n"
-# One h11 event consumes, besides data, all or part of a chunk's end, a chunk size and the trailers.
+# Besides data, the bytes of one h11 event are all or part of this framing: the end of a chunk, a chunk size,
+# the trailers.
 _CHUNK_FRAMING = re.compile(rb"\r?\n?(?:" + _SIZE + rb")?(?:(?:" + _LINE + rb")*\r\n)?")
 _LENGTH_LINE = re.compile(rb"(?i)\ncontent-length:[\t ]*([^\r]*?)[\t ]*\r")
 

@@ -46,14 +46,17 @@ class Watch:
         return True
 
     def look(self, versions: Mapping[str, object]) -> None:
-        """Wake the waiter if a version differs from the last poll. The watcher's thread calls this."""
+        """Wake the waiting task if a version differs from the version in the previous poll.
+
+        Only the watcher's thread may call this method.
+        """
         seen = [versions.get(job_id) for job_id in self.job_ids]
         if seen != self._seen:
             self._seen = seen
             self._set(self._woken)
 
     def end(self) -> None:
-        """End the wait because the service is stopping. Any thread may call this."""
+        """End the wait because the service is stopping. Any thread may call this method."""
         self.ended = True
         self._set(self._woken)
         self._set(self._over)
@@ -76,7 +79,7 @@ class Watcher:
         self._poller.start()
 
     def end_all(self) -> None:
-        """End all watches, and each later watch at its start, because the service is stopping."""
+        """End all watches, because the service is stopping. A watch that begins later ends at once."""
         with self._changed:
             self._poller.begin_stop()
             self._changed.notify()
@@ -109,7 +112,10 @@ class Watcher:
         return self._every_s
 
     def _pause_after(self, error: Exception) -> float:
-        """Log the error of a poll, and return the pause before the next poll, which reports the changes."""
+        """Log the error of a poll and return the pause before the next poll. No change is lost.
+
+        The next poll compares its versions with those of the last successful poll.
+        """
         if isinstance(error, EuterpeError):
             _log.warning("watch_failed", code=error.code)
         else:
