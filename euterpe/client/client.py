@@ -21,9 +21,9 @@ T = TypeVar("T")
 class Client:
     """A thread-safe client for the HTTP API. Close it, or use it in a `with` statement.
 
-    A request that fails with a lost connection, a busy server or a server error is retried with backoff,
-    unless the request could take effect twice. `on_outage` is called with the first error of each outage.
-    A failed request raises a `ClientError`.
+    A request that fails because of a lost connection, a busy server or a server error is retried with
+    backoff, unless the repeated request could take effect a second time. `on_outage` is called with the first
+    error of each outage. If no retry is left or allowed, the method raises a `ClientError`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Client:
     def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
     ) -> Job:
-        """Submit a job from a spec, or from its fields. `source` and `output` may be given as URLs.
+        """Submit a job. `fields` replace the fields of `spec`. `source` and `output` may be given as URLs.
 
         A call with the same `idempotency_key` returns the same job. By default, each call uses a new key.
         """
@@ -55,7 +55,7 @@ class Client:
         return self._follow(self._plans.statuses(job_ids))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
-        """Wait until the job is finished, and return it. It may have failed: see `Job.raise_for_failure`.
+        """Return the job when it is finished. The job may have failed: see `Job.raise_for_failure`.
 
         Raise `StillRunning` after `timeout` seconds.
         """
@@ -104,7 +104,7 @@ class Client:
         return self._follow(self._plans.credentials_replaced(job_id, new))
 
     def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> Iterator[Job]:
-        """Yield all jobs, newest first. Fetch each page of `limit` jobs only when it is needed."""
+        """Yield all jobs, newest first. Fetch a page of `limit` jobs when the previous page is used up."""
         cursor = None
         while True:
             page = self._follow(self._plans.page(status, limit, cursor))

@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 class MalformedDocument(ValueError):
-    """Raised when a document does not have the expected form. Callers raise their own error instead."""
+    """Raised when a document does not have the expected form. Callers raise another error in its place."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Exceptions of the client: one type for each way in which a program may react."""
+"""Exceptions of the client. Errors to which a program reacts differently have different types."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,11 @@ class ClientCode(DescribedCode):
 
 
 class ClientError(EuterpeError):
-    """Base class of the client's errors, with `code` and `request_id` of the server's response, if any."""
+    """Base class of the client's errors.
+
+    `code` and `request_id` come from the server's response. By default, `code` is that of the class, and
+    `request_id` is None.
+    """
 
     code: str = ClientCode.CLIENT_ERROR
     not_applied = False  # True if the request certainly had no effect, so that a retry is safe
@@ -71,7 +75,7 @@ class Gone(ClientError):
 
 
 class Conflict(ClientError):
-    """Raised when the job's status forbids the request, or another request used the idempotency key."""
+    """Raised when the job's status does not allow the request, or when the idempotency key is in use."""
 
     code = "conflict"
 

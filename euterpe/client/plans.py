@@ -29,7 +29,7 @@ class Plans:
         self._retry = retry
 
     def send(self, call: ApiRequest) -> Plan[ApiResponse]:
-        """Return the response to `call`. Retry it while the policy allows, then raise the last error."""
+        """Return the response to `call`. Retry the request if the policy allows it, else raise the error."""
         tried = 0
         while True:
             outcome = yield call
@@ -64,7 +64,7 @@ class Plans:
         return {job.job_id: job for job in found}
 
     def finished(self, job_id: str, timeout: float | None) -> Plan[Job]:
-        """Long-poll until the job is finished. The server answers a request after a change, or after 30 s."""
+        """Long-poll until the job is finished. The server answers each poll after a change, or after 30 s."""
         deadline = None if timeout is None else monotonic() + timeout
         answer = yield from self.send(requests.status([job_id]))
         job, etag = job_of(answer), answer.headers.get("etag")
@@ -96,7 +96,7 @@ class Plans:
 
 
 def _request(fields: Document) -> dict[str, object]:
-    """Return the request body. Replace a `source` or `output` that is only a URL by its object."""
+    """Return the request body. Replace a string in `source` or `output` with an object that has this URL."""
     return {
         name: {"url": value} if name in ("source", "output") and isinstance(value, str) else value
         for name, value in fields.items()

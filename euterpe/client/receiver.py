@@ -15,10 +15,10 @@ from euterpe.domain.callback_codes import ReceiverCode
 
 
 class Dedupe(Protocol):
-    """A thread-safe set of the handled events. It is needed because events are delivered at least once."""
+    """A thread-safe set of the handled events. It is needed because an event may be delivered repeatedly."""
 
     def first_time(self, event_id: str) -> bool:
-        """Record the event and return whether it was new. Only one of concurrent calls returns True."""
+        """Record the event and return whether it was new. Of concurrent calls, only one returns True."""
         ...
 
     def forget(self, event_id: str) -> None:
@@ -81,15 +81,16 @@ def verify(
     now: int | None = None,
     skew_seconds: int = 300,
 ) -> Event:
-    """Return the event if one of `secrets` signed it, its time is within the skew and its nonce is new.
+    """Return the event if its signature, time and nonce are valid. Otherwise raise a `SignatureError`.
 
-    Otherwise raise a `SignatureError`. Respond with 503 if the error is `retryable`, else with 401.
+    The signature must match one of `secrets`, the time must be within the skew, and the nonce must be new.
+    Respond with 503 if the error is `retryable`, else with 401.
 
     `body` is the raw body. `now` is for tests. A redelivery has a new nonce and is accepted, so deduplicate
     events by id.
 
-    Webhooks in the format of Standard Webhooks are verified, too. They have no nonce, so `replay_cache` is
-    not used, and only the event id distinguishes a replayed request from a new event.
+    Webhooks in the format of Standard Webhooks are verified, too. These webhooks have no nonce, so
+    `replay_cache` is not used, and only a known event id shows that a request was replayed.
     """
     at = int(time()) if now is None else now
     if signing.is_standard(headers):
@@ -108,9 +109,10 @@ def verify_refresh(
     now: int | None = None,
     skew_seconds: int = 300,
 ) -> Refresh:
-    """Verify a call to `refresh_url` like `verify`, and return it. `Refresh.answer` makes the response body.
+    """Verify a call to `refresh_url` by the rules of `verify`, and return the call.
 
-    In the format of Standard Webhooks the id is the nonce, because a call is never sent twice.
+    `Refresh.answer` makes the body of the response. In the format of Standard Webhooks the id of the call
+    serves as the nonce, because no call is sent twice.
     """
     at = int(time()) if now is None else now
     if signing.is_standard(headers):
@@ -127,8 +129,8 @@ def _read(kind: type[_Document], headers: Mapping[str, str], body: bytes, id_hea
         document = kind.read(json.loads(body))
     except (ValueError, RecursionError):
         raise MalformedBody(kind.__name__.lower()) from None
-    # In the format `euterpe` the id header is not signed, but a program may read it. It must therefore equal
-    # the signed id.
+    # In the format `euterpe` the id header is not signed, but a program may use it. Therefore the header must
+    # be equal to the id in the signed body.
     named = {name.lower(): value for name, value in headers.items()}
     if named.get(id_header) != document.event_id:
         raise MalformedHeader(id_header)

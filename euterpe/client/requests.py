@@ -22,7 +22,7 @@ class ApiRequest:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = field(default=None, repr=False)  # may hold credentials
-    idempotent: bool = True  # sending it again has no further effect
+    idempotent: bool = True  # a repeated request has no further effect
     timeout_s: float = _TIMEOUT_S
     after_s: float = 0.0  # the pause before the request
     outage: ClientError | None = None  # the first error of an outage, if this is the first retry
@@ -44,7 +44,10 @@ def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiReq
 
 
 def status(job_ids: Sequence[str], wait_s: float = 0.0, etag: str | None = None) -> ApiRequest:
-    """Return the request for a status. With `wait_s`, the server answers after a change or after `wait_s`."""
+    """Return the request for the status of jobs.
+
+    With `wait_s`, the server answers after a change of the status, at the latest after `wait_s` seconds.
+    """
     query = [("job_id", job_id) for job_id in job_ids]
     if wait_s > 0:
         query.append(("wait_ms", str(int(wait_s * 1000))))
@@ -66,7 +69,7 @@ def jobs(status: str | Sequence[str], limit: int | None, cursor: str | None) -> 
 
 def events(job_id: str, last_id: int) -> ApiRequest:
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
-    # The server sends a comment every 15 s, so a connection is lost when three comments are missing.
+    # The server sends a comment every 15 s. If three comments are missing, the connection counts as lost.
     return ApiRequest(
         "GET",
         _of_job(job_id, "events"),

@@ -94,14 +94,14 @@ def unexpected(answer: ApiResponse, why: str) -> UnexpectedAnswer:
 
 
 def retry_after_s(value: str | None, *, now: float) -> float | None:
-    """Return the seconds until the time in a Retry-After header (number or date). None if it is malformed."""
+    """Return the seconds from now that a Retry-After header (number or date) names, or None if malformed."""
     if value is None:
         return None
     if value.isascii() and value.isdigit() and len(value) < 10:
         return float(value)
     try:
         date = parsedate_to_datetime(value)
-        # A date without a zone is in UTC (RFC 9110). A year of ten digits overflows.
+        # A date without a zone is in UTC (RFC 9110). A year of ten digits raises OverflowError.
         return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
     except (ValueError, OverflowError):
         return None

@@ -11,7 +11,7 @@ class RetryPolicy:
     """The number of requests that a call may send, and the pauses between them.
 
     By default all pauses together take about twelve seconds, which is enough for a restart of the service.
-    If `Retry-After` is longer than `longest_retry_after_s`, the call raises the error and is not retried.
+    If `Retry-After` is longer than `longest_retry_after_s`, the call raises the error without a retry.
     """
 
     attempts: int = 6

@@ -23,7 +23,7 @@ from euterpe.store.engine.engines import EngineKind
 
 _DAY_S = 86_400
 _DELETE_EVERY_S = 60.0
-# This lock keeps two programs from creating the table at once. The number is arbitrary but must not change.
+# The lock prevents two programs from creating the table at once. Its number is arbitrary but must not change.
 _ADVISORY_LOCK = 0x657574646564
 
 _received = sa.Table(
@@ -37,7 +37,7 @@ _received = sa.Table(
 class SqlDedupe:
     """A `Dedupe` that keeps each event id for `keep_seconds` in the table `euterpe_received_events`.
 
-    It creates the table if the table is missing. Any number of processes may share the table.
+    The constructor creates the table if it is missing. Any number of processes may share the table.
     """
 
     def __init__(

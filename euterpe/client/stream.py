@@ -16,8 +16,8 @@ from euterpe.domain.states import FINISHED, JOB_TRANSITIONS
 # A \r at the end of a chunk may be half of a \r\n, so it stays in the buffer until the next byte.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 _LONGEST_MESSAGE = 4 * 1024 * 1024
-# No event follows these states. After `failed` another event may follow, so the watch then waits for the end
-# of the stream.
+# No event follows these states. Another event may follow `failed`, so after `failed` the watch waits for the
+# end of the stream.
 _FINAL = tuple(status for status, edges in JOB_TRANSITIONS.items() if not edges)
 
 
@@ -60,7 +60,7 @@ class SseParser:
 
 
 class EventWatch:
-    """The position in a job's event stream. It stays valid when the connection is replaced."""
+    """The position in a job's event stream. The position stays valid when the connection is replaced."""
 
     def __init__(self, job_id: str, retry: RetryPolicy = DEFAULT_RETRY) -> None:
         self.is_over = False
@@ -91,8 +91,8 @@ class EventWatch:
                 yield document
 
     def refused(self, answer: ApiResponse) -> None:
-        """Handle a response that is not a stream. Raise its error unless the request will be retried."""
-        if answer.status == 204:  # resumed after the last event
+        """Handle a response that is not a stream. Raise the response's error unless a retry is allowed."""
+        if answer.status == 204:  # all events were received before the request
             self.is_over = True
         else:
             self.lost(error_of(answer) or unexpected(answer, "is not an event stream"))
