@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         complain("interrupted")
         return 1
-    except Exception as error:  # noqa: BLE001  the alternative is the interpreter's traceback
+    except Exception as error:  # noqa: BLE001  otherwise the interpreter prints a traceback
         complain(_describe_bug(error))
         return 1
     return int(code or 0)

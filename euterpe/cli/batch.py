@@ -93,7 +93,7 @@ def submit(
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Check every row, then submit each row once, even over several runs.
+    """Check every row, then submit the rows. If the command runs again, no row gets a second job.
 
     The API key is in EUTERPE_API_KEY.
     """
@@ -108,7 +108,7 @@ def submit(
             param_hint="--master",
         )
     defaults = _defaults(given or (), credentials)
-    # Check the API key and the URL before the rows, because the check of the rows takes long.
+    # Check the API key and the URL first, because the check of the rows takes long.
     with _read(manifest) as read, nullcontext() if dry_run else connected(url):
         _refuse_to_overwrite(read, {"--rejects": rejects, "--jobs": jobs})
         totals, left_out = _check(read, defaults, rejects, master)

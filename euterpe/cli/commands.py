@@ -70,7 +70,7 @@ def _epilog(example: str) -> str:
 
 @contextmanager
 def opened() -> Iterator[Store]:
-    """Yield the store that the settings describe. Keys are loaded only if the command needs one."""
+    """Yield the store that the settings describe. The keys are loaded only if the command uses them."""
     settings = load()
     with open_store(settings, LazyKeyProvider(settings)) as store:
         yield store
@@ -94,7 +94,7 @@ def duration_ms(text: str, option: str) -> int:
 def instant_ms(text: str, option: str, *, ahead: bool = False) -> int:
     """Parse an instant, given as a timestamp or as a duration before now.
 
-    With `ahead`, the duration is after now.
+    With `ahead`, the duration is counted from now into the future.
     """
     if parse_duration(text) is not None:
         length = duration_ms(text, option)
@@ -116,7 +116,7 @@ def size_bytes(text: str, option: str) -> int:
     return size
 
 
-# One slash after the colon is enough, because a shell variable or `Path` may have normalised the URL. A
+# One slash after the colon is enough, because a shell variable or `Path` may have changed `//` to `/`. A
 # scheme must have at least two letters here, because a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 

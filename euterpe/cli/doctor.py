@@ -78,7 +78,7 @@ def examine(settings: Settings) -> Iterator[CheckResult]:
     yield _check("what jobs may reach", partial(_reach, settings))
     yield _check("key ring", partial(_key_ring, settings))
     yield from _token_file(settings)
-    # Each of these checks needs the result of the check before it.
+    # Each of these checks is useful only if the check before it has passed.
     for name, step in (
         ("database", _database),
         ("schema", _schema),
@@ -146,7 +146,7 @@ def _java() -> str:
 
 def _work_dir(settings: Settings) -> str:
     folder = settings.work_dir or Path(tempfile.gettempdir())
-    # A worker creates the missing folders of the path.
+    # A worker creates the missing folders of the path, so check the nearest folder that exists.
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         raise DoctorFinding(f"{there} cannot be written to; correct EUTERPE_WORK_DIR")
@@ -187,8 +187,8 @@ def _key_ring(settings: Settings) -> str:
 def _token_file(settings: Settings) -> Iterator[CheckResult]:
     """Yield a warning if every user of this machine can use the token for Vault.
 
-    The group may read it: Vault Agent writes the file with mode 0640. A file that cannot be read at all is an
-    error of the key provider.
+    A token that the group may read gets no warning, because Vault Agent writes the file with mode 0640. If
+    the file cannot be read at all, the key provider raises an error.
     """
     path = settings.vault_token_file
     if path is None or not path.is_file():

@@ -1,4 +1,7 @@
-"""Build the body of `POST /transcode` from a spec file and options. Name the option of each refused field."""
+"""Build the body of `POST /transcode` from a spec file and options.
+
+If the service refuses fields, the error message names the option of each field.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -101,7 +104,7 @@ class JobRequest:
     def _refused_files(self, refusal: Invalid) -> str:
         """Return the file URLs that were refused.
 
-        The message shows them, because the typed paths may be relative.
+        The message shows these URLs, because the user may have typed relative paths.
         """
         refused = {error.loc[:2] for error in refusal.errors}
         urls = [
@@ -133,7 +136,7 @@ def _keys(value: object) -> Sequence[object]:
 def read_spec(file: str) -> tuple[Document, str]:
     """Return the spec in a file (for `-`, on stdin), and the name of the file for messages.
 
-    Raise `BadParameter`.
+    Raise `BadParameter` if the file cannot be read or has no JSON object.
     """
     name = "stdin" if file == "-" else file
     raw = sys.stdin.buffer.read(MAX_BODY_BYTES + 1) if file == "-" else _read_file(Path(file), "--spec")

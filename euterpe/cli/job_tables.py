@@ -23,7 +23,10 @@ def show_outputs(outputs: Sequence[Document]) -> None:
 
 
 def show_attempts(attempts: Sequence[Document], job: Document, *, all_: bool) -> None:
-    """Print a table of the attempts. If an error is also the error of the job, print only its code here."""
+    """Print a table of the attempts.
+
+    If an attempt has the same error as the job, print only the code: `show_job` prints the message.
+    """
     if not attempts:
         return
     out("")
@@ -78,7 +81,10 @@ def _attempt(row: Document, job: Document, known: str | None) -> tuple[object, .
 
 
 def _used(timings: Document | None) -> tuple[str, ...]:
-    """Return the usage of an attempt for people. "≥" marks figures from the last heartbeat before the end."""
+    """Return the CPU time and the traffic of an attempt as text.
+
+    "≥" marks figures of the last heartbeat: the attempt did not record its own end, and may have used more.
+    """
     known = timings or {}
     least = "≥ " if known.get("measured") == "last_beat" else ""
     cpu, *moved = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))

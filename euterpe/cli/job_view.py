@@ -21,7 +21,7 @@ from euterpe.domain.units import (
 
 _BAR = 20
 
-# Fields of the status document that this module formats. It shows all other fields unchanged.
+# Fields of the status document that this module formats. All other fields are shown unchanged.
 _FORMATTED = {
     *("job_id", "status", "progress", "eta_seconds", "speed", "attempt_count", "max_attempts", "queue"),
     *("priority", "credential_version", "cancel_requested", "source_info", "outputs", "error", "metadata"),
@@ -45,7 +45,7 @@ _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # in Markdown
 
 @dataclass(frozen=True)
 class _Clock:
-    """Format instants in local time, each with its distance from now."""
+    """A formatter for instants: in local time, and on request with the distance from now."""
 
     now_ms: int
 
@@ -62,7 +62,7 @@ class _Clock:
 def show_job(job: Document, now_ms: int | None = None) -> None:
     """Print the status document of a job.
 
-    If it has fields that only the operator may see, print them last.
+    If the document has fields that only the operator may see, print these fields last.
     """
     clock = _Clock(int(time.time() * 1000) if now_ms is None else now_ms)
     title(job["job_id"], job["status"])

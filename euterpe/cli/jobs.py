@@ -147,7 +147,10 @@ def _line(row: JobRow) -> tuple[object, ...]:
 
 
 def _used(timings: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the usage of an attempt. "≥" marks figures from the last heartbeat before the end."""
+    """Return the CPU time and the traffic of an attempt as plain numbers.
+
+    "≥" marks figures of the last heartbeat: the attempt did not record its own end, and may have used more.
+    """
     known = timings or {}
     least = "≥ " if known.get("measured") == "last_beat" else ""
     figures = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))
@@ -212,7 +215,7 @@ def prune(
     age_ms = duration_ms(older_than, "--older-than")
     done = PruneResult()
     with opened() as store:
-        for done in store.prune.run(age_ms):  # noqa: B007  the last one is the sum
+        for done in store.prune.run(age_ms):  # noqa: B007  the last result is the total
             pass
     if as_json:
         json_document({"jobs": done.jobs, "idempotency_keys": done.keys, "groups": done.groups})

@@ -51,7 +51,7 @@ def printable(text: str) -> str:
 
 
 def wrap(text: str, width: int | None) -> list[str]:
-    """Return the lines of a text. A word that is wider than `width` is a line of its own."""
+    """Return the lines of a text. A word that is wider than `width` gets a separate line."""
     if width is None:
         return [text]
     lines, line = [], ""

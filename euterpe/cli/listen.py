@@ -93,7 +93,7 @@ class WebhookServer(ThreadingHTTPServer):
         self.receiver = receiver
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # If a sender disconnects or is too slow, that is not an error of this program.
+        # An OSError means that the sender disconnected or was too slow, which is no error of this program.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -116,4 +116,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name in the base class
-        """Do nothing, because stderr shows only the refused deliveries."""
+        """Do nothing. The method of the base class would print a line for each request to stderr."""

@@ -82,8 +82,8 @@ def replay(
 ) -> None:
     """Send events again, with the same id and body. Delivered and dead events get a new budget of attempts.
 
-    A waiting event is sent at once, and this uses one of its attempts. After the last attempt it is a dead
-    letter.
+    A waiting event is sent at once. This send counts as one of its attempts: if the last attempt fails, the
+    event becomes a dead letter.
     """
     chosen = (event_id, since, True) if pending else (event_id, requester, since)
     if sum(choice is not None for choice in chosen) != 1 or (until and not since):

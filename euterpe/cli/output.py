@@ -17,8 +17,8 @@ from euterpe.domain.states import FINISHED
 from euterpe.domain.units import format_largest_unit, iso_or_none
 
 _COLOURS = {"succeeded": "green", "failed": "red", "dead_letter": "red", "queued": "yellow"}
-# The replacements for characters that the terminal's encoding lacks. All other such characters become
-# escapes.
+# Replacements for characters that the terminal's encoding may lack. Any other character that the encoding
+# lacks is printed as an escape.
 _ASCII = str.maketrans({"×": "x", "≥": ">=", "…": "...", "━": "#", "─": "-"})
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def out(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """Print a line for people on stderr, because a program that reads stdout must not receive the line."""
+    """Print a line for people. It goes to stderr, so that programs that read stdout do not receive it."""
     typer.echo(printable(line), err=True)
 
 
@@ -44,7 +44,7 @@ def json_document(document: object) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal. Without one return None, so that no line is wrapped."""
+    """Return the width of the terminal in columns, or None if stdout is no terminal: then wrap no line."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

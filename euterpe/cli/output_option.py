@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 def parse_output(text: str) -> Document:
-    """Return the output that the text describes. Raise `BadParameter` with the errors in the text.
+    """Return the output that the text describes. Raise `BadParameter` if the text has an error.
 
     A short key like `codec` is a field of the output, or else a field of its `video` or `audio`.
     `audio.codec` is a full key.
@@ -64,7 +64,8 @@ def parse_object(text: str | bytes, option: str, source: str = "") -> Document:
         if isinstance(parsed, dict):
             return parsed
         message = f"{about}must be a JSON object"
-    # Raise outside `except`, because the chained error would contain the whole document and its secrets.
+    # Raise after the `except` block: in the block, Python would chain the first error, which contains the
+    # whole document with its secrets.
     raise typer.BadParameter(message, param_hint=option)
 
 
@@ -111,7 +112,7 @@ def _types() -> Mapping[str, str]:
 
 
 def _branches(schema: Schema) -> Iterator[Schema]:
-    """Yield the alternatives of a schema, without references."""
+    """Yield the alternatives of a schema, with references resolved."""
     if "$ref" in schema:
         yield from _branches(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
         return
@@ -157,7 +158,7 @@ def _suggestion(key: str, fields: Mapping[str, Schema]) -> str:
 def _convert(text: str, schema: Schema) -> Any:
     """Return the text as a value of the schema's type.
 
-    If the text does not fit, return it unchanged, and let the service refuse it.
+    If the text has no such type, return it unchanged, so that the service refuses it with a reason.
     """
     branches = list(_branches(schema))
     kinds = {branch.get("type") for branch in branches}

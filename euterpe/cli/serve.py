@@ -87,8 +87,8 @@ def _run(start: "Callable[[Services], None]") -> None:
 def _disable_core_dumps() -> None:
     """Prevent core dumps, because memory contains credentials.
 
-    The limit is 1 byte and not 0, because with a limit of 0 a program that collects core dumps through a pipe
-    would still receive one (core(5)).
+    The limit is 1 byte. With a limit of 0, a program that collects core dumps through a pipe would still
+    receive them (core(5)).
     """
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     least = 0 if most == 0 else 1
@@ -98,7 +98,7 @@ def _disable_core_dumps() -> None:
 def _open_as_many_files_as_allowed() -> None:
     """Raise the soft limit on open files to the hard limit.
 
-    The default of 1,024 is only for programs that use select(2).
+    The default of 1,024 exists only for programs that use select(2).
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -109,8 +109,7 @@ def _open_stop_pipe() -> int:
 
     A second signal ends the process without a drain.
 
-    A lock or an event is not enough, because a signal that arrives just before the wait begins would not end
-    the wait.
+    A lock or an event is not enough: a signal that arrives just before the wait would not end the wait.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

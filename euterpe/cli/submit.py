@@ -185,7 +185,7 @@ def _watch(client: Client, job_id: str, as_json: bool) -> None:
 def connected(url: str) -> Iterator[Client]:
     """Yield a client with the API key from the environment.
 
-    The key is not a command argument, because other users could read it there.
+    The key is not a command argument, because other users of the machine can read a process's arguments.
     """
     key = os.environ.get(KEY, "")
     if not key:
