@@ -19,7 +19,7 @@ _DIGITS = re.compile(r"-?[0-9]{1,18}")
 _FREE = ("metadata", "output.urls")
 _PARTS: Mapping[str, type[BaseModel]] = {"source": Source, "output": Output, "group": GroupSpec}
 _OPEN = ("metadata", "credentials")
-# Pairs of alternatives: a row that sets the second field does not get the default for the first field.
+# Pairs of alternatives: a row that sets the second field of a pair gets no default for the first field.
 _EITHER = (("profile", "outputs"), ("outputs", "profile"))
 _EITHER_OF_OUTPUT = (("url", "urls"), ("urls", "url"))
 

@@ -28,7 +28,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class ManifestError(AnalyticsError):
-    """The manifest cannot be read. The message begins with the file's name."""
+    """Raised when the manifest cannot be read. The message begins with the file's name."""
 
     code = "manifest"
 
@@ -67,7 +67,7 @@ def kind_of(name: str) -> Kind:
 def manifest_names(names: Sequence[str], manifest: str) -> list[str]:
     """Return the names that can be part of a manifest, sorted; leave out Spark's `_SUCCESS` and hidden files.
 
-    Raise `ManifestError` if there are none."""
+    Raise `ManifestError` if no name is left."""
     found = sorted(name for name in names if Path(name).suffix.lower() in KINDS and _is_shown(name))
     if not found:
         raise ManifestError(f"{manifest}: there is no file in it that ends with one of {_ENDINGS}")
@@ -100,7 +100,7 @@ def _local(name: str) -> File:
 
 
 def check_text(file: File) -> None:
-    """Raise `ManifestError` if the file cannot be opened, is UTF-16, or is a JSON list and not JSON lines."""
+    """Raise `ManifestError` if the file cannot be opened, is UTF-16, or is a JSON list, not JSON lines."""
     try:
         with Path(file.path).open("rb") as stream:
             start = stream.read(1024)

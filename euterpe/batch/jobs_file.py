@@ -13,7 +13,7 @@ from euterpe.analytics.errors import AnalyticsError
 
 
 class JobsFileError(AnalyticsError):
-    """The jobs file is missing, in use or malformed."""
+    """Raised when the jobs file is missing, in use or malformed."""
 
     code = "jobs_file"
 
@@ -44,7 +44,7 @@ def jobs_path(manifest: str) -> Path:
 class JobsFile(AbstractContextManager["JobsFile"]):
     """The jobs file, open for writing and locked against other submissions.
 
-    Each line is flushed at once, so that after a killed run the file has a line for each job added.
+    Each line is flushed at once, so that the file has a line for each added job even if the run is killed.
     Raise `JobsFileError` if another process has the lock."""
 
     def __init__(self, path: Path, rows: int) -> None:

@@ -1,4 +1,7 @@
-"""The reasons why rows are not submitted, as messages and in the rejects file, without cell values."""
+"""The reasons why rows are not submitted, as messages and in the rejects file.
+
+The reasons contain no cell values, because a cell may contain credentials.
+"""
 
 import csv
 import json

@@ -47,7 +47,7 @@ def _csv_rows(piece: Piece) -> Iterator[Row]:
             return
         except csv.Error as error:
             if "field limit" in str(error):
-                # The reader would continue in the middle of the cell and read the cell's lines as rows.
+                # Stop, because the reader would continue within the cell and return the cell's lines as rows.
                 yield Row(line, {}, (FieldError((), "has too long a cell: what follows cannot be read"),))
                 return
             yield Row(line, {}, (FieldError((), f"is not CSV: {error}"),))
@@ -133,7 +133,7 @@ def _plain(column: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(column, item) for item in value]
     # pandas turns a column of integers into floats if a value is missing. Spark and pandas write times as
-    # timestamps, which arrive here as `datetime`.
+    # timestamps, which pyarrow returns as `datetime`.
     if column in NUMBERS and isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, datetime):

@@ -1,6 +1,6 @@
 """Split a manifest into pieces that can be read independently, each with the number of its first row.
 
-One pass over the text, at the speed of the disk, finds the line ends that are also ends of records.
+A first pass over the text finds the line ends that are also ends of records. It is as fast as the disk.
 """
 
 import csv
@@ -145,8 +145,8 @@ def _cuts(
 def _ends_open(raw: bytes, is_open: bool, mark: bytes) -> bool:
     """Return whether a line ends within quotes, by the same rules as the `csv` reader.
 
-    Quotes open only at the beginning of a cell. After an error, the reader starts anew on the next line.
-    If the rules here differed from the reader's, text in a cell could be read as a row."""
+    Quotes open only at the beginning of a cell. After an error, the reader starts again on the next line.
+    If this function used other rules than the reader, text in a cell could be read as a row."""
     at = 0
     while True:
         if not is_open:

@@ -13,11 +13,11 @@ from euterpe.domain.states import FINISHED, JobStatus
 
 _FIRST = 5  # number of rows listed for each error
 _PAUSE_S = 2.0
-GONE = "gone"  # pruned, or belongs to another requester
+GONE = "gone"  # the job was pruned, or belongs to another requester
 
 
 class BatchIncomplete(AnalyticsError):
-    """A part of the batch was not accepted or has not succeeded. The message names this part."""
+    """Raised when a part of the batch was not accepted or has not succeeded. The message names this part."""
 
     code = "batch_incomplete"
 
@@ -41,7 +41,7 @@ class BatchStatus:
 
     @property
     def shortfall(self) -> str | None:
-        """Return why the batch has not succeeded, or None if all its jobs have."""
+        """Return why the batch has not succeeded, or None if all its jobs have succeeded."""
         if (missing := self.rows - self.submitted) > 0:
             return f"{missing} of {self.rows} rows have no job yet: submit the manifest again"
         if (running := self.submitted - self.finished) > 0:

@@ -24,7 +24,7 @@ _OF_THE_ROW = (Invalid, Conflict, TooLarge)
 @dataclass(frozen=True)
 class AcceptedRow:
     job: Job
-    was_there: bool  # whether an earlier run created the job
+    was_there: bool  # True if an earlier run created the job
 
 
 class BatchClient(Client):
@@ -67,8 +67,8 @@ class Submission:
 
     def run(self) -> ClientError | None:
         """Submit all rows. Return the error that ended the run early, or None."""
-        # Daemon threads, because a thread that waits for a busy service must not delay the exit after Ctrl-C.
-        # The next run repeats an interrupted call with the same idempotency key.
+        # Use daemon threads, because a thread that waits for a busy service must not delay the exit after
+        # Ctrl-C. The next run repeats an interrupted call with the same idempotency key.
         threads = [
             threading.Thread(target=self._work, name="euterpe-submission", daemon=True)
             for _ in range(self._max_in_flight)
@@ -78,7 +78,7 @@ class Submission:
                 thread.start()
             for thread in threads:
                 thread.join()
-        except KeyboardInterrupt:  # it may be raised before all threads have started
+        except KeyboardInterrupt:  # Ctrl-C may be pressed before all threads have started
             self._stop.set()
             until = monotonic() + _STOP_TIMEOUT_S
             for thread in filter(threading.Thread.is_alive, threads):
@@ -145,7 +145,7 @@ class Tally:
         return {**checked, **sent, "refused": self.refused.total()}
 
     def shortfall(self, halt: ClientError | None) -> str | None:
-        """Return a message about the rows that were not accepted, or None if all were."""
+        """Return a message about the rows that were not accepted, or None if all rows were accepted."""
         if halt is not None:
             done = f"stopped after {self.reported} of {self.totals.good} rows"
             return f"{done}: {halt}; the same command goes on from there"
@@ -158,7 +158,7 @@ class Tally:
 
 
 def refusal_reason(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
-    """Return the reason why no row is to be submitted, or None if rows can be submitted."""
+    """Return the reason why no row may be submitted, or None if rows may be submitted."""
     if not totals.rows:
         return "the manifest has no rows"
     if totals.bad and not skip_bad:

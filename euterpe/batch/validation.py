@@ -58,7 +58,7 @@ def check(
 ) -> Iterator[pa.RecordBatch]:
     """Check the rows of these pieces, in a Python worker of Spark.
 
-    The batches contain only positions, keys, hashes of secrets and errors. Spark never sees credentials."""
+    The batches contain only positions, keys, hashes of secrets and errors, and no credentials."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             piece = pieces[number]
@@ -76,13 +76,13 @@ def _verdict(piece: Piece, row: Row, defaults: Document, salt: bytes) -> dict[st
         _, spec = read_request(row, defaults)
     except InvalidSpec as invalid:
         errors = [{"field": ".".join(map(str, error.loc)), "reason": error.msg} for error in invalid.errors]
-        # This key is unique, so that an invalid row is never a duplicate of another row.
+        # The key is unique, so that an invalid row never counts as a duplicate of another row.
         return {"key": f"{piece.file}:{row.line}", "secret": "", "errors": errors}
     return {"key": key_of(spec), "secret": secret_of(spec, salt), "errors": []}
 
 
 def _judged(checked: DataFrame) -> DataFrame:
-    """Add to each row its verdict and the first row with the same key."""
+    """Add two columns to each row: the verdict, and the first row with the same key."""
     same = Window.partitionBy("key").orderBy("file", "line")
     first = F.first(F.struct("file", "line", "secret")).over(same)
     is_first = (F.col("first.file") == F.col("file")) & (F.col("first.line") == F.col("line"))
