@@ -11,10 +11,10 @@ from euterpe.bench.load import Load, drive
 from euterpe.bench.programs import Installation
 from euterpe.store.secrets.requesters import NewRequester
 
-_ROWS = 200  # number of rows for the read benchmark, which requests the rows in turn
-# A quota that no run reaches. The API still counts the unfinished jobs, as it does with any quota.
+_ROWS = 200  # the read benchmark requests these rows in turn
+# No run reaches this quota, but the API counts the unfinished jobs as with any quota.
 _NO_QUOTA = "10000000"
-_PLACEHOLDER = "\0"  # the place of the part that differs in each request
+_PLACEHOLDER = "\0"  # stands for the part that differs in each request
 
 
 def measure_api(installation: Installation, *, seconds: float) -> Sequence[Figure]:

@@ -21,7 +21,7 @@ from euterpe.wiring.database import open_database
 
 
 class BareTable:
-    """A table with an INSERT and a SELECT, each in a transaction of its own, as in an ordinary program.
+    """A table with an INSERT and a SELECT, each in a separate transaction, as in an ordinary program.
 
     The table is as durable as the tables of the service."""
 
@@ -49,7 +49,7 @@ class BareTable:
 
 @contextmanager
 def bare_api(settings: Settings) -> Iterator[str]:
-    """Serve the bare handlers in a separate process, with a table of their own. Yield the URL."""
+    """Serve the bare handlers in a separate process, with a separate table. Yield the URL."""
     database, name = open_database(settings), f"bench_{new_id().replace('-', '')}"
     table = BareTable(database, name)
     table.create()
@@ -57,7 +57,7 @@ def bare_api(settings: Settings) -> Iterator[str]:
     parent_end, child_end = processes.Pipe()
     server = processes.Process(target=_serve, args=(settings, name, child_end))
     server.start()
-    child_end.close()  # close our copy: otherwise `recv` would never raise EOFError if the server died
+    child_end.close()  # otherwise `recv` would not raise EOFError when the server dies
     try:
         yield parent_end.recv()
     finally:
@@ -73,7 +73,7 @@ def _serve(settings: Settings, name: str, pipe: Connection) -> None:
     server.start()
     try:
         pipe.send(server.url)
-        pipe.poll(None)  # return when the parent closes its end
+        pipe.poll(None)  # wait until the parent closes its end
     finally:
         server.stop()
         database.close()
@@ -89,5 +89,5 @@ def _app(table: BareTable) -> Starlette:
         return JSONResponse(await run_in_threadpool(table.select, request.query_params["id"]))
 
     app = Starlette(routes=[Route("/", insert, methods=["POST"]), Route("/", select)])
-    app.state.end_waits = lambda: None  # `ApiServer` calls this, but these handlers have no long polls to end
+    app.state.end_waits = lambda: None  # `ApiServer` calls it, but these handlers have no long polls
     return app

@@ -30,9 +30,9 @@ _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
 def measure_black_holes(installation: Installation, *, seconds: float) -> Figure:
-    """Return the p99 of destinations that answer while other destinations are black holes.
+    """Return the p99 of the delivery time to destinations that answer, while others are black holes.
 
-    `bare` is the p99 of the same destinations without black holes."""
+    `bare` is the p99 for the same destinations when there are no black holes."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
         answering = dict.fromkeys(_SILENT, receiver.port)
         without = _p99_ms(installation, receiver, seconds, answering, ExitStack())
@@ -64,7 +64,7 @@ def _p99_ms(
         source = _EventSource(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
         with delivering(installation, [f"{host}:{port}" for host, port in ports.items()]) as check:
             receiver.expect(len(watched))
-            source.emit_at_once(watched)  # the dispatcher has started when these events are delivered
+            source.emit_at_once(watched)  # after these deliveries, the dispatcher has started
             receiver.await_all(check)
             sent = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
             receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in sent))
@@ -76,7 +76,7 @@ def _p99_ms(
 
 
 class _EventSource:
-    """A source of events at a fixed rate: each claim of a job inserts one event."""
+    """A source of events at a fixed rate. To insert an event, it claims a job."""
 
     def __init__(self, store: Store, plan: LoadPlan) -> None:
         self._store, self._plan = store, plan

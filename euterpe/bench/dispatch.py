@@ -67,7 +67,7 @@ _FOREIGN = "events of the bench were not delivered: stop other dispatchers while
 
 @contextmanager
 def delivering(installation: Installation, addresses: Sequence[str]) -> Iterator[Callable[[], None]]:
-    """Run `euterpe dispatcher` with egress to these `host:port` allowed.
+    """Run `euterpe dispatcher`, and allow it to send to these addresses (`host:port`).
 
     Yield a function that raises `BenchFailed` if the dispatcher has ended. Like any dispatcher, it delivers
     every event in the outbox, including the events of real requesters.
@@ -89,7 +89,7 @@ _JOBS_AT_ONCE = 100
 
 
 def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figure]:
-    """Return one figure per bare sender: events per second of the dispatcher, compared with the sender."""
+    """Return two figures: events per second of the dispatcher, compared with each of two bare senders."""
     concurrency = installation.settings.outbox_concurrency
     with receiving() as receiver, installation.requester() as requester, installation.open() as store:
         jobs = events // _EVENTS_PER_JOB

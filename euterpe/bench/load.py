@@ -40,7 +40,7 @@ class Load:
 @dataclass(frozen=True)
 class Answered:
     per_second: float
-    share: float  # of a core, which the generator uses; if it is near 1, the generator is the bottleneck
+    share: float  # CPU use of the generator in cores; near 1, the generator is the bottleneck
 
 
 def drive(load: Load) -> Answered:
@@ -66,7 +66,7 @@ async def _work(load: Load) -> Answered:
     began, answered, used = time.perf_counter(), shared.answered, time.process_time()
     await shared.wait(load.seconds)
     until = began + _ANSWER_TIMEOUT_S
-    while shared.answered == answered and time.perf_counter() < until:  # a busy machine needs longer
+    while shared.answered == answered and time.perf_counter() < until:  # wait longer on a busy machine
         await shared.wait(load.seconds)
     if shared.answered == answered:
         raise BenchFailed(f"{load.address[0]}:{load.address[1]} answers nothing")

@@ -24,7 +24,7 @@ _TAIL_BYTES = 2_000
 
 @dataclass(frozen=True)
 class Installation:
-    """One configuration in two forms: settings for this process, environment for its subprocesses."""
+    """One configuration in two forms: the settings of this process, the environment of subprocesses."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -114,6 +114,6 @@ def children(pid: int) -> list[int]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    # The process name is in parentheses and may itself contain any character, also parentheses.
+    # The process name is in parentheses. It may contain any character, also parentheses.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

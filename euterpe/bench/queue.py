@@ -51,7 +51,7 @@ class LoadPlan:
     batch: int
     workers: int
     callers: int = 64
-    # If it is set, events are pending: a dispatcher could claim them, and their rows are in one more index.
+    # With a URL, the events are pending: their rows are in one more index, and a dispatcher could claim them.
     webhook_url: str | None = None
 
     @property
@@ -69,7 +69,8 @@ class LoadPlan:
 def measure_lives(plan: LoadPlan) -> dict[str, float]:
     """Return jobs per second of the bulk enqueue, of the processing, and of both together."""
     with plan.open() as store:
-        # Like `euterpe api`. One full collection took 40 ms, a quarter of the time of 4,000 jobs.
+        # `euterpe api` does the same. One full garbage collection took 40 ms, a quarter of the time for 4,000
+        # jobs.
         collect_garbage_less_often()
         began = time.perf_counter()
         enqueue_in_bulk(store, plan)
@@ -115,7 +116,7 @@ def _work_off(plan: LoadPlan) -> float:
 def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
     with plan.open() as store:
         store.inbox.sweep()
-        collect_garbage_less_often()  # like `euterpe worker`
+        collect_garbage_less_often()  # `euterpe worker` does the same
         start.wait()
         began = time.monotonic()  # CLOCK_MONOTONIC is comparable between processes
         run_to_success(store, plan)
@@ -158,7 +159,7 @@ def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
     return {"enqueued_per_second": plan.jobs // plan.callers * plan.callers / took}
 
 
-# In the pause between two jobs, the worker becomes idle again. Pauses are random, because equal pauses could
+# The worker becomes idle in the pause between two jobs. The pauses are random, because equal pauses could
 # always end at the same point between two polls.
 _PAUSE_S = 0.11
 _POLL_S = 1.0
@@ -166,7 +167,7 @@ _IDLE_S = 10.0
 
 
 def measure_latency(plan: LoadPlan, jobs: int = 200) -> dict[str, float]:
-    """Return p50 and p99 of the milliseconds from the call of enqueue to the claim, and the idle CPU use."""
+    """Return p50 and p99 of the time from the enqueuing call to the claim, and the CPU use when idle."""
     claimed: dict[str, float] = {}
     stop, progress = threading.Event(), threading.Condition()
     with plan.open() as store, plan.open() as elsewhere:
@@ -218,7 +219,7 @@ def _idle_cost() -> float:
 def scratch(
     settings: Settings, *, jobs: int, batch: int, workers: int, webhook_url: str | None = None
 ) -> Iterator[LoadPlan]:
-    """Yield a plan with its own requester and queue. Delete all rows of this requester at the end."""
+    """Yield a plan with a new requester and queue. Delete all rows of this requester at the end."""
     requester_id = f"bench-{new_id()}"
     try:
         yield LoadPlan(settings, requester_id, jobs, batch, workers, webhook_url=webhook_url)
@@ -228,7 +229,7 @@ def scratch(
 
 
 def measure(plan: LoadPlan, *, latency_jobs: int = 200) -> Mapping[str, float]:
-    # This order matters: `measure_enqueue` leaves jobs in the queue, and latency needs an idle worker.
+    # `measure_enqueue` must be last: it leaves jobs in the queue, but `measure_latency` needs an idle worker.
     return {
         **measure_lives(plan),
         **measure_latency(plan, latency_jobs),

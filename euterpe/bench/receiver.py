@@ -34,7 +34,7 @@ class BenchReceiver:
     def await_all(self, check: Callable[[], None] = lambda: None) -> float:
         """Return the rate per second from the first to the last expected webhook.
 
-        `check` is called every second. It raises an error if no more webhooks can arrive."""
+        Call `check` every second, so that it can raise an error when no more webhooks can arrive."""
         until = time.monotonic() + _DELIVERY_TIMEOUT_S
         while not self._pipe.poll(_CHECK_EVERY_S):
             check()
@@ -51,7 +51,7 @@ def receiving(hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[BenchReceiver]:
     parent_end, child_end = processes.Pipe()
     process = processes.Process(target=_run, args=(hosts, child_end))
     process.start()
-    child_end.close()  # close our copy: otherwise `recv` would never raise EOFError if the receiver died
+    child_end.close()  # otherwise `recv` would not raise EOFError when the receiver dies
     try:
         yield BenchReceiver(parent_end.recv(), parent_end)
     finally:

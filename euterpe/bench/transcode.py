@@ -41,8 +41,8 @@ class Clips:
         self._run("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", sound, *codecs, str(path))
 
     def make_large(self, path: Path, *, size_bytes: int) -> None:
-        """Write raw, uncompressed video of `size_bytes` to `path`. This takes only seconds."""
-        # Room for three times the size, because a worker fetches a copy and keeps some space free.
+        """Write `size_bytes` of raw video to `path`. Without an encoder, this takes only seconds."""
+        # The source and the worker's copy need twice the size, and a worker also keeps some space free.
         if shutil.disk_usage(path.parent).free < 3 * size_bytes:
             raise BenchFailed(f"{path.parent} has no room for a source of {size_bytes} bytes and its copy")
         picture, frames = (
@@ -103,7 +103,7 @@ def temporary_folder() -> Iterator[BenchFolder]:
 
 @contextmanager
 def transcode_bench(installation: Installation, place: BenchFolder) -> Iterator["TranscodeBench"]:
-    """Yield a benchmark with its own requester. The requester is deleted at the end."""
+    """Yield a benchmark with a separate requester, which is deleted at the end."""
     clips = Clips(find_ffmpeg(installation.settings.ffmpeg))
     clips.make(place.folder / _SHORT, seconds=1)
     with installation.requester() as requester, installation.open() as store:
