@@ -28,7 +28,7 @@ from euterpe.synthesize.outcomes import (
     UPLOADING,
 )
 
-# The probability of each phase, for a fate that can occur in any phase: the longest phase is most likely.
+# The probabilities of the phases for a fate that can occur in any phase. The longest phase is most likely.
 _PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
 # The probability that an attempt fails for the same reason as the attempt before it.
@@ -36,7 +36,7 @@ _SAME_FAILURE = 0.35
 
 
 class Course(NamedTuple):
-    """The outcomes and durations of attempts, one entry per attempt. A step that was not reached is NaN."""
+    """The outcomes and durations of attempts, one entry per attempt. A step that was not reached has NaN."""
 
     fate: Ints
     phase: Ints  # the phase in which the attempt ends; for a success, the last phase + 1
@@ -103,7 +103,7 @@ def run(
 
 
 def _encode(jobs: JobColumns, of: Ints, upgraded: Bools, rng: np.random.Generator) -> tuple[Floats, Ints]:
-    """Return how long ffmpeg takes to encode each source completely, and the bytes that it writes."""
+    """Return the time in which ffmpeg encodes each whole source, and the number of bytes of its outputs."""
     seconds, profile = jobs.seconds[of], jobs.profile[of]
     speed = of_each("speed")[profile] * np.where(upgraded, only(SLOWER_SINCE, SLOWER)[profile], 1.0)
     rate = of_each("kbit_per_second")[profile] * rng.lognormal(0, 0.35, len(of))

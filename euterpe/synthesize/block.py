@@ -94,7 +94,7 @@ def _request_columns(block: Snapshot, finished: Bools) -> dict[str, Any]:
 def _course(block: Snapshot, finished: Bools) -> dict[str, Any]:
     updated = _last(block, block.jobs.created_ms, "at_ms")
     started = np.full(len(block.jobs), -1)
-    # NumPy keeps the last assignment to an index, so the reverse order keeps the job's first attempt.
+    # NumPy keeps the last assignment to an index, so reverse the order to keep the first attempt of a job.
     started[block.attempts["job"][::-1]] = block.attempts["started_ms"][::-1]
     return {
         "updated_at": instants(updated),
@@ -149,9 +149,10 @@ def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 
 
 def _last(block: Snapshot, without: Ints, name: str, which: Bools | slice = slice(None)) -> Ints:
-    """Return a column's value in each job's last event of `which`, or `without` if a job has none.
+    """Return the value of a column in the last event of each job. Consider only the events in `which`.
 
-    If an index is repeated, NumPy keeps the last assignment to it."""
+    A job without such an event gets its value from `without`. If an index is repeated, NumPy keeps the last
+    assignment to the index."""
     found = without.copy()
     found[block.events["job"][which]] = block.events[name][which]
     return found
@@ -159,7 +160,7 @@ def _last(block: Snapshot, without: Ints, name: str, which: Bools | slice = slic
 
 _OUTCOMES = ("requeued", "failed", "succeeded", "released", "lease_expired", "canceled")
 _TIMES = ("fetch_ms", "probe_ms", "encode_ms", "verify_ms", "upload_ms")
-_MEASURED = 1 / 3  # the share of successful attempts with a VMAF score
+_MEASURED = 1 / 3  # the share of successful attempts that have a VMAF score
 
 
 def attempt_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:

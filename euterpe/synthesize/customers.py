@@ -1,4 +1,4 @@
-"""The twelve kinds of synthetic requesters, with storage and receiver: the same in every history."""
+"""The twelve kinds of synthetic requesters, with storage and receiver. They are the same in every history."""
 
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ _SLOW = WebhookReceiver(0.12, "egress_timeout: https://slow.example: no whole an
 _FLAKY = WebhookReceiver(0.5, "answered 503", 90)
 _DEAD = WebhookReceiver(1.0, "egress_unreachable: https://dead.example: no connection", 15)
 
-# Ordered from the largest requester to the smallest.
+# The kinds are ordered by the size of the requester, the largest first.
 _KINDS = (
     RequesterProfile("default", "s3", _HEALTHY, _TERMINAL, True, False),
     RequesterProfile("default", "s3", _HEALTHY, None, False, True),

@@ -1,4 +1,4 @@
-"""Generate the deliveries of each event: one row per attempt, until the receiver accepts it or all fail."""
+"""Generate the deliveries of each event: one row per attempt, up to the first success or the last attempt."""
 
 from typing import NamedTuple
 
@@ -62,7 +62,7 @@ def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.rando
     events = block.events
     subscribed = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
     failing = np.array([one.failing for one in receivers])[events["requester"][subscribed]]
-    # For a receiver that always fails, one more attempt than allowed is needed, so that all attempts fail.
+    # A receiver that always fails needs one attempt more than are allowed, so that all allowed attempts fail.
     needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
     tries = np.minimum(needed, MAX_TRIES)
     of = np.repeat(subscribed, tries)

@@ -1,7 +1,7 @@
 """The plan of a synthetic history, and the arrival times of its jobs.
 
 The same plan always yields the same rows. The rows are generated in independent blocks. More jobs arrive by
-day than by night, fewer on Sundays, and each week a few more than the week before.
+day than by night, and fewer on Sundays than on other days. Each week has 3 % more jobs than the week before.
 """
 
 from collections.abc import Callable
@@ -29,8 +29,7 @@ class HistoryPlan:
     """A history of `jobs` jobs of `requesters` requesters, accepted in the `days` before `until_ms`.
 
     If `regresses` is true, the newer ffmpeg is slower with one profile and fails twice as often with another.
-    Every block has `outages` outages. In each outage, 20 consecutive jobs of one profile fail with
-    `outage_code`.
+    Every block has `outages` outages. In each outage, about 20 jobs of one profile fail with `outage_code`.
     """
 
     jobs: int
@@ -78,25 +77,25 @@ _THURSDAY = 3
 _STEP_MS = 300_000
 # The last few jobs arrive in the last minutes, so that even a quiet history ends with jobs in flight.
 _RUSH, _RUSH_MS = 12, 120_000
-# The share of slots in use at the busiest moment of the week. The closer it is to 1, the longer the queue.
+# The share of slots in use at the busiest moment of the week. If it is closer to 1, the queue is longer.
 _PEAK_LOAD = 0.97
 
 
 def cycle(at_ms: Ints) -> Floats:
-    """Return how busy each moment of the week is, from 0 to 1."""
+    """Return the relative rate of arrivals at each moment of the week, from 0 to 1."""
     day = (at_ms // DAY_MS + _THURSDAY) % 7
     of_day = (1 + np.cos(2 * np.pi * (at_ms / DAY_MS - _BUSIEST / 24))) / 2
     return np.asarray(_WEEKDAYS[day] * (0.2 + 0.8 * of_day**1.5) / _WEEKDAYS.max())
 
 
 def pressure(at_ms: Ints) -> Floats:
-    """Return the share of slots in use at each moment. Growth of demand does not change the share."""
+    """Return the share of slots in use at each moment. The weekly growth is left out."""
     return _PEAK_LOAD * cycle(at_ms)
 
 
 @lru_cache(maxsize=4)
 def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
-    """Return the share of the jobs that arrived by each instant (without the last few), and the instants."""
+    """Return two arrays: the share of jobs (without the last few) that have arrived, and the instants."""
     instants = np.arange(plan.since_ms, plan.until_ms - _RUSH_MS + 1, _STEP_MS)
     weeks = (instants - plan.since_ms) / (7 * DAY_MS)
     come = np.cumsum(cycle(instants) * (1 + _WEEKLY_GROWTH) ** weeks)

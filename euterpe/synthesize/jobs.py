@@ -30,7 +30,7 @@ PROFILES = (
     EncodeProfile("hls-ladder", 0.14, 1.9, 3.9, 8_200, 1, 94.0, 4.0),
     EncodeProfile(None, 0.06, 4.0, 3.0, 3_000, 3, 94.5, 1.5),
 )
-# With the newer ffmpeg, one profile is slower by 12 %, and another profile fails twice as often.
+# With the newer ffmpeg, one profile is encoded 12 % slower, and another profile fails twice as often.
 SLOWER_SINCE, SLOWER = "hevc-1080p", 0.88
 FAILS_MORE_SINCE, FAILS_MORE = "hls-ladder", 2.0
 FFMPEG_BEFORE, FFMPEG_SINCE = "9.0.2", "9.1"
@@ -121,7 +121,7 @@ def _shares(plan: HistoryPlan) -> tuple[Floats, Floats]:
     shares = 1 / np.arange(1, plan.requesters + 1) ** _ZIPF
     mixes = of_each("share") * rng.lognormal(0, 0.7, (plan.requesters, len(PROFILES)))
     cumulated = np.cumsum(mixes / mixes.sum(axis=1, keepdims=True), axis=1)
-    # The last bound is dropped: rounding may make it less than 1, and a larger draw would have no profile.
+    # Drop the last bound: rounding may make it less than 1, and a draw above it would have no profile.
     return shares / shares.sum(), cumulated[:, :-1]
 
 

@@ -69,7 +69,7 @@ def job_error(code: str, phase: str) -> JobError:
 
 @dataclass(frozen=True)
 class WorkerOutages:
-    """Periods of time, each with a profile. Attempts with this profile fail during the period."""
+    """Periods of time, each with a profile. Attempts with this profile fail if they begin in the period."""
 
     spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
     fate: int
@@ -85,12 +85,12 @@ class WorkerOutages:
 
 
 def draw_outages(plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> WorkerOutages:
-    """Return outages at random times of the block. Each lasts until 20 jobs of its profile are ready."""
+    """Return outages at random times of the block. An outage ends when 20 jobs of its profile are ready."""
     fate = BY_CODE[plan.outage_code]
     if not plan.outages:
         return WorkerOutages(
             (), fate
-        )  # no draw from `rng`, so that plans without outages give the same history as earlier versions
+        )  # without outages, draw nothing, so that the history is the same as in earlier versions
     firsts = rng.integers(0, len(jobs), plan.outages)
     return WorkerOutages(tuple(_span(jobs, int(first)) for first in firsts), fate)
 

@@ -12,8 +12,8 @@ from euterpe.synthesize.jobs import Bools, JobColumns, draw_jobs
 from euterpe.synthesize.timeline import Columns, Lives
 
 _SLOTS = 4
-# A block does not know which slots the blocks before and after it use. Therefore neighbouring blocks use
-# different workers, named blue and green as in a blue-green roll-out.
+# Blocks are generated independently, so the slots that a neighbouring block uses are unknown. Therefore
+# neighbouring blocks use different workers, named blue and green as in a blue-green roll-out.
 _ROLLOUTS = ("blue", "green")
 
 
@@ -48,7 +48,7 @@ class Snapshot:
     jobs: JobColumns
     job_ids: pa.Array
     attempts: Columns
-    ended: Bools  # per attempt: whether it ended before the end of the history
+    ended: Bools  # per attempt: True if it ended before the end of the history
     workers: pa.Array  # per attempt
     events: Columns
     event_ids: pa.Array

@@ -135,7 +135,7 @@ def _attempt(attempt: Row) -> dict[str, Any]:
 
 
 def synthesize_store(database: Database, plan: HistoryPlan, on_progress: OnProgress) -> int:
-    """Write the history and return how many jobs were added. Jobs of an earlier run are skipped.
+    """Write the history and return how many jobs were added. Skip the jobs that an earlier run has written.
 
     Raise `AnalyticsError` if the database has jobs of a real requester."""
     load = HistoryLoad(database)

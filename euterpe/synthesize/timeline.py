@@ -1,7 +1,7 @@
 """Simulate the attempts and events of a block of jobs, from acceptance to the end (vectorised).
 
 All jobs are simulated together: one step simulates one claim of each unfinished job. `snapshot` then drops
-everything after the end of the history, so some jobs are still in flight.
+everything after the end of the history, so that some jobs are unfinished.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ MAX_REFRESHES = 3
 _BACKOFF = Backoff()
 _CANCELED_WAITING = 0.004
 _MEAN_WAIT_MS = 9_000
-# A person retries some of the failed jobs, hours later.
+# A person retries some of the failed jobs some hours later.
 _RETRIED, _RETRIED_AFTER_MS = 0.25, 3 * 3_600_000
 
 
@@ -129,7 +129,7 @@ class Lives:
         return calls, np.where(refused, 0, calls)
 
     def _outcome(self, of: Ints, fate: Ints) -> dict[str, Bools]:
-        """Apply the rules of `domain.retry.decide_job` to many attempts at once. A test compares the two."""
+        """Apply the rules of `domain.retry.decide_job` to many attempts at once. A test compares both."""
         never = NEVER_AGAIN[fate]
         failing = (fate != SUCCESS) & (fate != RELEASED)
         spent = failing & (fate != CANCELED) & (self._count[of] >= self._jobs.max_attempts[of])
