@@ -1,4 +1,7 @@
-"""Run the analytics part of ci/bench: compare ingest with a bare COPY, and marts with DuckDB, on local[2]."""
+"""Run the analytics part of ci/bench: compare ingest with a bare COPY, and marts with DuckDB.
+
+Spark runs on `local[2]`.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +59,8 @@ class Sizes:
     rounds: int
 
 
-# A job has 5.2 events on average. The whole run has 5 million events in the database, 1 and 10 million in the
-# lakes of the marts, and 10,000 new events.
+# A job has 5.2 events on average. The whole run has 5 million events in the database, 1 million and 10
+# million events in the two lakes of the marts, and 10,000 new events.
 WHOLE = Sizes(960_000, 193_000, 1_930_000, 1_930, 3)
 QUICK = Sizes(5_000, 2_000, 8_000, 200, 1)
 

@@ -28,10 +28,10 @@ _State = TypeVar("_State", bound=StrEnum)
 
 
 def diagram(edges: Mapping[_State, Set[_State]], begins: Iterable[_State]) -> str:
-    """Return a state machine as a mermaid diagram. A state without outgoing edges is drawn as an end."""
+    """Return a state machine as a mermaid diagram. A state without outgoing edges gets an edge to the end."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in begins)]
     for source, targets in edges.items():
-        # Sorted in the order of the states, because a set has no order.
+        # Use the order of the states, because a set has no order.
         lines += [f"    {source} --> {target}" for target in edges if target in targets]
         if not targets:
             lines.append(f"    {source} --> [*]")
@@ -60,7 +60,7 @@ def fields_table(document: type) -> str:
 
 
 def retries(max_attempts: int) -> str:
-    """Return a markdown table of delivery attempts: the pause before each and the total time."""
+    """Return a markdown table of delivery attempts: the pause before each attempt, and the total time."""
     lines = [
         "| attempt | delay after the previous attempt | earliest time after the first attempt |",
         "| --- | --- | --- |",

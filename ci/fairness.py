@@ -2,7 +2,7 @@
 
 The benefit is the wait of a small requester's jobs while a large requester has a backlog. Slots and
 durations are simulated on a settable clock, but every enqueue, claim and transition uses the real store. The
-cost is the loss of speed against the same store with jobs in the order of their enqueue.
+cost is the loss of speed, compared with the same store when it ranks jobs in the order of their enqueue.
 """
 
 from __future__ import annotations
@@ -46,14 +46,20 @@ class Arrival:
 
 
 def waits_ms(url: str, arrivals: Sequence[Arrival], *, slots: int, job_ms: int) -> dict[str, list[int]]:
-    """Simulate until all jobs of the last requester have started. Return the waits of jobs by requester."""
+    """Return the waits of jobs by requester.
+
+    The simulation ends when all jobs of the requester of the last arrival have started.
+    """
     clock = SettableClock()
     with Store(url, _RING, clock=clock, sweep_every_ms=0) as store:
         return _Simulation(store, clock, slots, job_ms).run(sorted(arrivals, key=lambda one: one.at_ms))
 
 
 def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 20_000) -> float:
-    """Return the median wait of a small requester beside a backlog, as a multiple of a job's duration."""
+    """Return the median wait of a small requester's jobs while a large requester has a backlog.
+
+    The wait is a multiple of a job's duration.
+    """
     end = backlog * job_ms // slots * 3 // 4
     small = [Arrival(at, "small") for at in range(job_ms * 2, end, max(job_ms * 2, end // 50))]
     waits = waits_ms(url, [Arrival(0, "large", backlog), *small], slots=slots, job_ms=job_ms)
@@ -61,7 +67,7 @@ def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 2
 
 
 class _FirstCome(FairShares):
-    """The baseline, which ranks jobs in the order of their enqueue and needs no SQL statements."""
+    """The baseline: it ranks jobs in the order of their enqueue, and needs no SQL statements for that."""
 
     _places = count()
 

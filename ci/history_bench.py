@@ -1,4 +1,4 @@
-"""Measure whether a large history slows claims. Claims alternate between a small and a large database."""
+"""Measure whether a large history makes claims slower. Claim in turn from a small and a large database."""
 
 from __future__ import annotations
 

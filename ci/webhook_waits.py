@@ -35,7 +35,10 @@ def _opened() -> Iterator[Store]:
 
 
 def measure(origins: int, *, restarts: bool) -> list[float]:
-    """Return the waits in seconds of a healthy requester's events, each added after the previous delivery."""
+    """Return the waits in seconds of a healthy requester's events.
+
+    Each event is added after the delivery of the previous event.
+    """
     with _opened() as store, closing(Receiver()) as receiver, silent_origins(origins) as dead:
         hostile, healthy = store.requesters.create("hostile"), store.requesters.create("healthy")
         add_events_at(store, hostile, dead, each=5)

@@ -1,4 +1,4 @@
-"""Other queues (peers) with which the benchmark compares Euterpe, and the code that their measurements share.
+"""The shared code of the benchmarks of peers: other queues that are compared with Euterpe.
 
 `python -m ci.peers.NAME URI` measures one peer on an empty database, in a separate process with its own event
 loop. It prints one line of JSON with the versions. For `processed` and `enqueued`, the line also has the best
@@ -27,7 +27,7 @@ CALLERS = 64
 
 @dataclass(frozen=True)
 class Peer:
-    """A queue to compare Euterpe with. `processed` and `enqueued` return the jobs per second by setup."""
+    """A queue to compare with Euterpe. `processed` and `enqueued` return the jobs per second by setup."""
 
     packages: tuple[str, ...]
     processed: Measure

@@ -21,7 +21,7 @@ POOLS = (5, 10, 15)
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that share one event loop. Each has its own connection."""
+    """Workers that share one event loop. Each worker has a separate connection."""
 
     workers: int
     batch_size: int

@@ -22,7 +22,7 @@ NoOp = Task[[], Coroutine[None, None, None], []]
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that share one event loop. Each runs up to `concurrency` jobs at once."""
+    """Workers that share one event loop. Each worker runs up to `concurrency` jobs at once."""
 
     workers: int
     concurrency: int
@@ -32,11 +32,12 @@ class Crew:
 
     @property
     def pool(self) -> int:
-        """Return the pool size that procrastinate's manual recommends: one more than the running jobs."""
+        """Return the pool size that procrastinate's manual recommends: the running jobs plus one."""
         return self.workers * self.concurrency + 1
 
 
-# A concurrency above 3 gives no higher rate, because a worker fetches one job at a time. More workers do.
+# A concurrency above 3 does not raise the rate, because a worker fetches one job at a time. More workers
+# raise the rate.
 CREWS = (Crew(1, 1), Crew(1, 3), Crew(1, 10), Crew(1, 30), Crew(2, 2), Crew(5, 2))
 
 
@@ -117,7 +118,7 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 
 if __name__ == "__main__":
-    # Procrastinate warns that other modules cannot find the tasks of an App in __main__. The warning does not
-    # matter here, because no other module needs these tasks.
+    # Hide the warning that other modules cannot find the tasks of an App in __main__: no other module needs
+    # these tasks.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))
