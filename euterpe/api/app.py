@@ -68,7 +68,7 @@ def create_app(
 def _routes(service: Service) -> list[Route]:
     controls, health = ControlEndpoints(service), HealthEndpoints(service)
     events = Route("/transcode/{job_id}/events", EventsEndpoint(service).get)
-    events.methods = {"GET"}  # Starlette adds HEAD to GET, but a HEAD request would run the stream
+    events.methods = {"GET"}  # Starlette adds HEAD to GET, but a HEAD request would start the stream
     return [
         Route("/transcode", EnqueueEndpoint(service).post, methods=["POST"]),
         Route("/transcode/status", StatusEndpoint(service).get),

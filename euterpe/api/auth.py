@@ -40,7 +40,7 @@ class Authenticator:
         self._lookups: dict[bytes, asyncio.Task[Principal]] = {}
 
     async def authenticate(self, request: Request, scope: Scope) -> Principal:
-        """Return the owner of the request's key. Raise if the key is missing, wrong or lacks the scope."""
+        """Return the owner of the request's key. Raise if the key is missing or wrong, or lacks the scope."""
         address = request.client.host if request.client else ""
         try:
             principal = await self._principal(_key_in(request), address)

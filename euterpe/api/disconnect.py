@@ -1,4 +1,4 @@
-"""Cancel work when its client disconnects."""
+"""Cancel the work for a request when the client disconnects."""
 
 import asyncio
 from collections.abc import Awaitable

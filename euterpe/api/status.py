@@ -34,7 +34,7 @@ class JobReads:
 
     def __init__(self, jobs: Jobs, pool: StoreThreadPool) -> None:
         self._jobs, self._pool = jobs, pool
-        # The calls that wait for the next query, for each requester that has a query under way.
+        # For each requester that has a query under way: the calls that wait for the next query.
         self._waiting: dict[str, list[Waiting]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
@@ -63,7 +63,7 @@ class JobReads:
             many = partial(self._jobs.many, list({job_id for job_id, _ in batch}), requester_id=requester_id)
             try:
                 rows = {row.job_id: row for row in await self._pool.run(many, requester_id)}
-            except Exception as error:  # noqa: BLE001  each caller of the batch receives it
+            except Exception as error:  # noqa: BLE001  all callers receive the error
                 _resolve(batch, error)
             else:
                 _resolve(batch, rows)

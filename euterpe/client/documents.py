@@ -49,7 +49,7 @@ class Job(_Read, StatusDocument):
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the job is finished. Its status can then change only by a retry."""
+        """Return whether the job is finished. Only a retry can change the status of a finished job."""
         return self.status in FINISHED
 
     def raise_for_failure(self) -> Self:

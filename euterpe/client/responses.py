@@ -31,7 +31,7 @@ _TYPES: Mapping[int, type[ClientError]] = {
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
-    408: ServerError,  # the body came too slowly
+    408: ServerError,  # the request body arrived too slowly
     409: Conflict,
     410: Gone,
     413: TooLarge,
@@ -94,7 +94,7 @@ def unexpected(answer: ApiResponse, why: str) -> UnexpectedAnswer:
 
 
 def retry_after_s(value: str | None, *, now: float) -> float | None:
-    """Return the seconds from now that a Retry-After header (number or date) names, or None if malformed."""
+    """Return the pause in seconds from a Retry-After header (number or date), or None if it is malformed."""
     if value is None:
         return None
     if value.isascii() and value.isdigit() and len(value) < 10:
