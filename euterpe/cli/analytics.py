@@ -202,7 +202,7 @@ def _report(
 
 
 def _create_folder(folder: Path) -> None:
-    """Create the folder. This is done before the report is computed, so that a failure shows at once."""
+    """Create the folder before the report is computed, so that an error of the folder is shown early."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

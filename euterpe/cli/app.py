@@ -126,9 +126,9 @@ def _close_broken_stdout() -> None:
 
 
 def _describe_bug(error: Exception) -> str:
-    """Return where the error was raised.
+    """Return a message that names the error and the place where it was raised.
 
-    The message of the error is left out, because a library's message may contain a secret.
+    The text of the error is left out, because the text of a library's error may contain a secret.
     """
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return (

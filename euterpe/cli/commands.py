@@ -122,7 +122,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def is_url(text: str) -> bool:
-    """Return whether the text begins with the scheme of a URL. `file://` counts too."""
+    """Return whether the text begins with the scheme of a URL, such as `s3://` or `file://`."""
     return _SCHEME.match(text) is not None
 
 

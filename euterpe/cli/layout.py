@@ -16,7 +16,7 @@ _NARROWEST = 24  # the least width of wrapped text beside a label
 def cell(value: object) -> str:
     """Return a value as printable text.
 
-    None becomes an empty string, and other values than strings become JSON.
+    None becomes an empty string. Any other value that is not a string becomes JSON.
     """
     if value is None:
         return ""

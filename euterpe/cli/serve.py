@@ -32,7 +32,10 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
-    """Run API, worker and dispatcher together. SIGTERM drains. A second SIGTERM ends the process at once."""
+    """Run API, worker and dispatcher together.
+
+    SIGTERM starts a drain. A second SIGTERM ends the process at once.
+    """
 
     def start(services: "Services") -> None:
         server = services.open_api(host, port)  # first, so that nothing starts if the port is taken
