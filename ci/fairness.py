@@ -1,8 +1,8 @@
 """Measure the benefit and the cost of fair shares between requesters (start-time fair queueing).
 
-The benefit is the wait of a small requester's jobs while a large requester has a backlog. Slots and
+The benefit is a short wait of a small requester's jobs while a large requester has a backlog. Slots and
 durations are simulated on a settable clock, but every enqueue, claim and transition uses the real store. The
-cost is the loss of speed, compared with the same store when it ranks jobs in the order of their enqueue.
+cost is a loss of speed, compared with the same store when it ranks jobs in the order of their enqueue.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Split a manifest into pieces that can be read independently, each with the number of its first row.
 
-A first pass over the text finds the line ends that are also ends of records. It is as fast as the disk.
+A first pass over the text finds the line ends that are ends of records. This pass is as fast as the disk.
 """
 
 import csv

@@ -1,1 +1,1 @@
-"""Benchmarks of an installation, run on its own machine and its own database."""
+"""Benchmarks of an installation. They run on the machine and the database of the installation."""

@@ -69,8 +69,8 @@ _FOREIGN = "events of the bench were not delivered: stop other dispatchers while
 def delivering(installation: Installation, addresses: Sequence[str]) -> Iterator[Callable[[], None]]:
     """Run `euterpe dispatcher`, and allow it to send to these addresses (`host:port`).
 
-    Yield a function that raises `BenchFailed` if the dispatcher has ended. Like any dispatcher, it delivers
-    every event in the outbox, including the events of real requesters.
+    Yield a function that raises `BenchFailed` if the dispatcher has ended. Like any dispatcher, this
+    dispatcher delivers every event in the outbox, including the events of real requesters.
     """
     allowed = ",".join((*installation.settings.egress_allow, *addresses))
     with installation.running("dispatcher", EUTERPE_EGRESS_ALLOW=allowed) as dispatcher:

@@ -13,7 +13,7 @@ from euterpe.synthesize.jobs import Bools
 
 
 def table_of(table: Table, columns: Mapping[str, Any]) -> pa.Table:
-    """Return a table of Arrow or NumPy arrays, cast to its schema; NaN becomes null."""
+    """Return an Arrow table of these arrays, cast to the schema of `table`. NaN becomes null."""
     schema = arrow_schema(table.columns)
     return pa.table([_array(columns[name], schema.field(name).type) for name in schema.names], schema=schema)
 

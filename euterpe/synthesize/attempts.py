@@ -53,7 +53,7 @@ class Course(NamedTuple):
 def draw_fates(
     jobs: JobColumns, of: Ints, upgraded: Bools, before: Ints, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Return the fate of an attempt for each of these jobs, and the phase in which it ends.
+    """Return the fate of one attempt of each of these jobs, and the phase in which the attempt ends.
 
     `before` contains the fates of the previous attempts."""
     profile = jobs.profile[of]

@@ -145,7 +145,7 @@ class Lives:
             reached = course.phase >= phase
             self._add_events(name, of[reached], claimed[reached] + course.starts_ms[phase][reached])
         done = course.fate == SUCCESS
-        # One progress report per job, in the middle of the phase `processing`.
+        # Each job has one progress report, in the middle of the phase `processing`.
         half = course.starts_ms[2] + (course.starts_ms[3] - course.starts_ms[2]) // 2
         reported = done & self._jobs.hears_progress[of]
         self._add_events("progress", of[reported], (claimed + half)[reported])
