@@ -1,4 +1,4 @@
-"""Significance tests (Fisher, z, Poisson), Holm-Bonferroni and least squares, in pure functions.
+"""Significance tests (Fisher, z, Poisson) and least squares, in pure functions.
 
 The functions do not use SciPy, so that an installation on a laptop stays small.
 """
@@ -46,15 +46,6 @@ def equal_counts(one: int, other: int) -> float:
         return 1.0
     # The probability of at most `low` heads in `low + high` throws of a fair coin.
     return min(1.0, 2 * regularised_beta(high, low + 1, 0.5))
-
-
-def holm_bonferroni(p_values: Sequence[float]) -> list[float]:
-    """Return Holm-Bonferroni-adjusted p-values, in input order."""
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
 
 
 def slope(values: Sequence[float]) -> float:

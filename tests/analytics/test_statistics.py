@@ -9,7 +9,6 @@ import pytest
 from euterpe.analytics.statistics import (
     equal_counts,
     equal_rates,
-    holm_bonferroni,
     regularised_beta,
     slope,
 )
@@ -59,13 +58,6 @@ def test_the_beta_function_is_a_sum_of_binomials(a: int, b: int) -> None:
         exact = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
         assert regularised_beta(a, b, float(x)) == pytest.approx(float(exact), rel=1e-9, abs=1e-15)
     assert (regularised_beta(a, b, 0), regularised_beta(a, b, 1)) == (0, 1)
-
-
-def test_holm_raises_the_smallest_most_and_keeps_the_order() -> None:
-    assert holm_bonferroni([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm_bonferroni([0.9, 0.001]) == pytest.approx([0.9, 0.002])
-    assert holm_bonferroni([0.8, 0.8]) == [1, 1]
-    assert holm_bonferroni([]) == []
 
 
 def test_a_line_is_found_through_noise_that_cancels_out() -> None:

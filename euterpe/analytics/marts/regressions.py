@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
+from euterpe.analytics.holm_bonferroni import holm_bonferroni
 from euterpe.analytics.marts.mart import Mart, from_rows, to_rows
 from euterpe.analytics.options import Options
 from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_ratios
 from euterpe.analytics.report.results import Row
 from euterpe.analytics.schema import Table, columns
-from euterpe.analytics.statistics import holm_bonferroni
 from euterpe.analytics.tables import ATTEMPT_FACTS
 from euterpe.domain.error_codes import ErrorCode
 
