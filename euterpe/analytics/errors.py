@@ -8,7 +8,7 @@ class AnalyticsError(EuterpeError):
 
 
 class JavaMissing(AnalyticsError):
-    """Java 17 or newer, which Spark needs, was not found or does not start."""
+    """No Java was found, or the Java that was found does not start or is older than Spark's minimum, 17."""
 
     code = "java_missing"
 

@@ -1,7 +1,7 @@
-"""Facts: the ingested history cleaned and deduplicated to one row for each job, attempt and event.
+"""Facts: the ingested history, cleaned, with one row for each job, attempt, and event that has a webhook.
 
-Attempts without a job and deliveries without an event are left out: retention has deleted the day of the job
-or event.
+Attempts without a job and deliveries without an event are left out. Their job or event was deleted with its
+day from the lake, or was pruned from the database during an ingest.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from euterpe.analytics.tables import ATTEMPT_FACTS, ATTEMPTS, DELIVERY_FACTS, JO
 
 
 class HistoryFrames(NamedTuple):
-    """The history tables as DataFrames. A job or an attempt may have several versions of its row."""
+    """The history tables as DataFrames. A job or an attempt may have several rows: its ingested versions."""
 
     jobs: DataFrame
     attempts: DataFrame
@@ -31,7 +31,10 @@ class Facts(NamedTuple):
 
 
 def facts(history: HistoryFrames) -> Facts:
-    """Return the facts of a history. The marts read each frame more than once, so the caller caches them."""
+    """Return the facts of a history.
+
+    The caller caches these frames, because the marts read each frame several times.
+    """
     names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
     # Both frames are partitioned by job, so that the versions, the sums and the joins need only one shuffle.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
@@ -62,7 +65,7 @@ def milliseconds(begin: str, end: str) -> Column:
 
 
 def latest_jobs(versions: DataFrame) -> DataFrame:
-    # Credentials are replaced without an event, so `event_sequence` alone does not order versions.
+    # Credentials are replaced without an event, so two versions may have the same `event_sequence`.
     return _latest(versions, ["job_id"], ["event_sequence", "updated_at", "credential_version"])
 
 
@@ -126,9 +129,9 @@ def _job_outcome() -> Column:
 
 
 def _with_use(attempts: DataFrame) -> DataFrame:
-    """Add the usage of each attempt: processor time or, if that is unknown, the time that it held its slot.
+    """Add the usage of each attempt: processor time or, if that is unknown, how long it held its slot.
 
-    A worker that ends an attempt itself reports `ffmpeg` and, if ffmpeg ran at all, `encode_ms` and
+    A worker that ends an attempt itself fills the column `ffmpeg` and, if ffmpeg ran, also `encode_ms` and
     `cpu_seconds`. So an attempt with `ffmpeg` and without `encode_ms` used no processor time. If a worker
     was killed, at most the figures of its last heartbeat are known.
     """
@@ -188,7 +191,8 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
         "latency_ms": milliseconds("created_at", "delivered_at"),
         "day": F.to_date("created_at"),
     }
-    # An event without deliveries counts only if `wanted` is true. Earlier versions did not record `wanted`.
+    # An event without deliveries counts only if `wanted` is true. Earlier versions did not record `wanted`,
+    # so it may be null.
     known = happened.join(by_event, "event_id", "left").where("wanted OR tries IS NOT NULL")
     return shaped(_named(known, names).withColumns(columns), DELIVERY_FACTS)
 

@@ -1,7 +1,8 @@
-"""Detection of rows with impossible dates, which are counted and excluded from every mart.
+"""Detect rows with impossible dates. These rows are counted, and are excluded from every mart.
 
-In one history, a single job dated 2037 made "the last 28 days" empty and every failure "gone". The database's
-clock sets the dates, so an impossible date means that this clock was wrong when the row was written.
+In one history, a single job dated 2037 moved the end of the history. Then "the last 28 days" were empty, and
+every failure was "gone". The database's clock sets the dates, so an impossible date means that this clock was
+wrong when the row was written.
 """
 
 from collections.abc import Mapping
@@ -13,9 +14,10 @@ from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
 
-# No installation is older than this. A clock without a battery starts in 1970 or in the year of its board.
+# No installation is older than this. A machine whose clock has no battery starts in 1970, or in the year in
+# which its board was made.
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-# The clocks of two database servers may differ by this much after a failover.
+# After a failover, the clock of the new database server may differ from the old clock by this much.
 CLOCK_SKEW = timedelta(minutes=5)
 # The columns that record when something happened. `due_at` is not included, because a requester may ask for a
 # start next year.
@@ -28,7 +30,10 @@ _INSTANTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Dates:
-    """Counts of a table's rows: with possible dates, dated after the read, and dated before `EARLIEST`."""
+    """How many rows of a table have possible dates (`sound`), and how many have impossible dates.
+
+    `future` rows are dated after the read of the history. `past` rows are dated before `EARLIEST`.
+    """
 
     sound: int
     future: int

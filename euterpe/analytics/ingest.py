@@ -33,15 +33,18 @@ def ingest(
     metadata: str = "",
     on_table: Progress = lambda table, rows: None,  # noqa: ARG005
 ) -> Ingested:
-    """Append the rows after the lake's positions. `metadata` lists the keys of jobs' metadata to include."""
+    """Append the database's rows after the lake's positions.
+
+    `metadata` lists the keys of a job's metadata to include.
+    """
     with lake.append("ingest") as append, open_history(url) as history:
         _check_installation(lake, append.before, history)
         append.read_ms, now = history.clock_ms(), history.now()
         since = _resume_cut(append.before.positions, history)
         anew = since == Cut()
         rows = {}
-        # Jobs are read last. If a job is pruned during the ingest, attempts without a job may remain, and the
-        # facts omit them. If jobs were read first, a job without its attempts could remain.
+        # Jobs are read last. If a job is pruned during the ingest, the lake may get attempts without a job,
+        # which the facts leave out. If jobs were read first, the lake could get a job without its attempts.
         for table in reversed(HISTORY):
             options = {"url": url, "since": _text(since), "until": _text(now.cut), "metadata": metadata}
             rows[table] = _write(read_table(session, table, **options), append, table)
@@ -60,8 +63,8 @@ def _check_installation(lake: Lake, before: Commit, history: HistoryFeed) -> Non
     ours, whose = history.installation(), "the history of another installation"
     if not before.positions:
         whose = "a made history"
-    elif before.positions.get("installation", ours) == ours:  # earlier versions did not record it
-        return
+    elif before.positions.get("installation", ours) == ours:
+        return  # also for positions of earlier versions, which did not record the installation
     raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
 
 
@@ -73,8 +76,8 @@ def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
 def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
     """Copy the lake's earlier rows of jobs that the database no longer has, and drop all other earlier rows.
 
-    The dropped rows belong to jobs that this ingest has read again. A restore of the database may have undone
-    these rows, and made the lake's positions invalid."""
+    The dropped rows belong to jobs that this ingest has read again. A restore of the database made the lake's
+    positions invalid, and may have undone the dropped rows."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

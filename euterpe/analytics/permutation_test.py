@@ -1,6 +1,6 @@
-"""A block permutation test: whether two ratios differ by more than chance if neighbours are correlated.
+"""A block permutation test: do two ratios differ by more than chance, if neighbours are correlated?
 
-Failures come in bursts: 20 attempts during one outage are one event, but a test of single attempts (Fisher,
+Failures come in bursts: 20 failures during one outage have one cause, but a test of single attempts (Fisher,
 Welch) counts each attempt as independent evidence. Here a block of consecutive attempts is one observation.
 If the version makes no difference, all assignments of blocks to versions (permutations) are equally likely.
 The p-value is the share of permutations whose studentised difference is at least as large as the observed
@@ -18,10 +18,11 @@ Floats = npt.NDArray[np.float64]
 
 # With fewer blocks of one version, the variance between these blocks cannot be estimated.
 FEWEST_BLOCKS = 4
-# The smallest p-value is 1 / `_PERMUTATIONS`: small enough for 200 comparisons at 1 % with Holm's correction.
+# The smallest p-value is 1 / `_PERMUTATIONS`. It is small enough for 200 comparisons at 1 %, after the
+# Holm-Bonferroni correction.
 _PERMUTATIONS = 20_000
 _SEED = 1
-# Smaller relative differences are rounding errors.
+# Relative differences below this limit are rounding errors.
 _ROUNDING = 1e-9
 
 
@@ -41,12 +42,12 @@ class Blocks:
 
 
 def equal_ratios(before: Blocks, after: Blocks) -> float | None:
-    """Return the two-sided p-value of equal ratios, or None if a version has fewer than `FEWEST_BLOCKS`."""
+    """Return the two-sided p-value of equal ratios, or None if a version has too few blocks."""
     if min(len(before), len(after)) < FEWEST_BLOCKS:
         return None
     sums = np.concatenate([after.sums, before.sums])
     counts = np.concatenate([after.counts, before.counts])
-    # Centring does not change the difference of the ratios, and it keeps the sums of squares small.
+    # Centring does not change the difference of the ratios. It keeps the sums of squares small.
     sums = sums - counts * (sums.sum() / counts.sum())
     seen = _studentised(_permutations(len(after), len(before)), sums, counts, len(after))
     return float(np.mean(seen >= seen[0] * (1 - _ROUNDING)))
@@ -54,7 +55,10 @@ def equal_ratios(before: Blocks, after: Blocks) -> float | None:
 
 @lru_cache(maxsize=32)
 def _permutations(after: int, before: int) -> npt.NDArray[np.bool_]:
-    """Return which blocks belong to the new version, one row per permutation; row 0 is the observed one."""
+    """Return a matrix with a row for each permutation: True for each block that belongs to the new version.
+
+    Row 0 is the observed assignment of the blocks.
+    """
     drawn = np.random.default_rng(_SEED).random((_PERMUTATIONS, after + before), dtype=np.float32)
     largest = np.partition(drawn, after - 1, axis=1)[:, after - 1 : after]
     permutations = drawn <= largest

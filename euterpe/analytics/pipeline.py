@@ -136,7 +136,7 @@ def _rows_of(results: Results, table: Table) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value in JSON's types: dates and instants become ISO 8601 text, NaN and infinity null."""
+    """Return the value in JSON's types: dates and instants as ISO 8601 text, NaN and infinity as null."""
     match value:
         case dict():
             return {key: _plain(each) for key, each in value.items()}

@@ -29,7 +29,7 @@ def erlang_c(slots: int, load: float) -> float:
 def wait_quantile(
     slots: int, load: float, service_seconds: float, cv2: float, *, share: float = 0.95
 ) -> float | None:
-    """Return the wait that `share` of the jobs do not exceed, or None if the queue grows without end."""
+    """Return the wait that `share` of the jobs do not exceed, or None if the load fills all slots."""
     if load >= slots:
         return None
     return _quantile(erlang_c(slots, load), slots, load, service_seconds * (1 + cv2) / 2, share)
@@ -38,7 +38,10 @@ def wait_quantile(
 def fewest_slots(
     load: float, service_seconds: float, cv2: float, *, within_seconds: float, share: float = 0.95
 ) -> tuple[int, float]:
-    """Return the fewest slots with which `share` of jobs wait at most `within_seconds`, and that wait."""
+    """Return the fewest slots with which `share` of the jobs wait at most `within_seconds`.
+
+    Return also the wait that `share` of the jobs do not exceed with this number of slots.
+    """
     spread = service_seconds * (1 + cv2) / 2
     slots = math.floor(load) + 1
     blocked = erlang_b(slots, load)

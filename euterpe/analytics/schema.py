@@ -1,4 +1,4 @@
-"""The types in which all tables of the pipeline are declared, and their Arrow and Spark schemas.
+"""The types that declare the tables of the pipeline, and functions that make Arrow and Spark schemas of them.
 
 tables.py and the modules of marts/ declare the tables. The columns of every output and the tables of
 docs/analytics.md come from these declarations. Instants and days are UTC.
@@ -36,7 +36,7 @@ class Table:
 def columns(text: str, *sources: Table) -> tuple[Column, ...]:
     """Parse one column per line: name, type and meaning, or only the name of a column of `sources`.
 
-    A column that is the same in several tables is declared once, so that it has one meaning in all of them.
+    A column that several tables share is declared only once, so that its meaning is the same in all tables.
     """
     known = {column.name: column for table in reversed(sources) for column in table.columns}
     rows = (line.split(maxsplit=2) for line in text.strip().splitlines())

@@ -46,7 +46,8 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # The default of 200 is for clusters: on two cores, a small query spent most of its time on empty tasks.
+    # Spark's default, 200 partitions, is for clusters. With it, a small query on two cores spent most of its
+    # time on empty tasks.
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 8 << 30
@@ -69,7 +70,7 @@ _WORKER_FAILURES = {
         "{0} is damaged or cannot be read: put it back from a backup, or begin a new lake"
     ),
     r"(No space left on device)": "{0}; make room for the lake, and for Spark's own files (spark.local.dir)",
-    # An error that Euterpe's own code raised on the worker.
+    # This pattern matches an error that Euterpe's own code raised on the worker.
     r"(?m)^euterpe\.[\w.]+: (.+)$": "{0}",
 }
 _PORTS = {"sc": 15002, "spark": 7077}
@@ -107,7 +108,7 @@ def spark_session(
     master: str = "local[*]", *, name: str = "euterpe", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """Yield a session. `master` is a master URL of spark-submit, or sc://host:port for Spark Connect."""
-    # py4j logs each connection that it closes, also at the end of the program, where the line is useless.
+    # py4j logs a line for each connection that it closes. At the end of the program these lines are useless.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     is_local = master.startswith("local")
     _require_reachable(master)
@@ -134,7 +135,7 @@ def spark_session(
 
 
 def driver_memory() -> int:
-    """Return a quarter of the machine's memory in bytes, limited to 1 to 8 GiB. Spark's default is 1 GiB."""
+    """Return a quarter of the machine's memory, in bytes, limited to 1 GiB (Spark's default) to 8 GiB."""
     return max(_LEAST_MEMORY, min(memory_of_the_machine() // 4, _MOST_MEMORY))
 
 
@@ -176,8 +177,8 @@ def _started(builder: SparkSession.Builder, master: str, java_output: BinaryIO) 
 def _stderr_into(file: BinaryIO) -> Iterator[None]:
     """Redirect stderr into a file inside the `with` block.
 
-    A Java process that starts in the block writes to the file until it ends. Users do not need the
-    warnings that it writes at its start, and they see its errors as exceptions."""
+    A Java process that starts in the block writes to the file until it ends. Users need not see the warnings
+    that Java writes at its start, and they see the errors of Java as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(file.fileno(), 2)
@@ -200,7 +201,7 @@ def package(folder: Path) -> Path:
 
 @contextmanager
 def explain_spark_failures(master: str) -> Iterator[None]:
-    """Raise `AnalyticsError` for known failures of Spark tasks, which have a Python and a Java traceback."""
+    """Convert known failures of Spark tasks, which come with two tracebacks, to an `AnalyticsError`."""
     try:
         yield
     except (PySparkException, Py4JError) as error:

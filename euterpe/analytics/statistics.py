@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 _SMALLEST = 1e-300
 _PRECISION = 1e-15
-_MOST_TERMS = 100_000  # the series needs about √max(a, b) terms
-# With more hits, the sum of Fisher's test has many terms, and the normal approximation is equally good.
+_MOST_TERMS = 100_000  # the continued fraction needs about √max(a, b) terms
+# With more hits than this, Fisher's exact test sums many terms, and the normal approximation is as good.
 _FEW = 20_000
 
 
@@ -28,7 +28,10 @@ def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
 
 
 def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
-    """Return the total probability of the tables at most as likely as this one, with the same margins."""
+    """Return the p-value of Fisher's exact test.
+
+    This is the total probability of all tables with these margins that are no more likely than this table.
+    """
 
     def log_likelihood(k: int) -> float:
         return _log_choose(hits, k) + _log_choose(count - hits, count_a - k) - _log_choose(count, count_a)
@@ -44,7 +47,8 @@ def equal_counts(one: int, other: int) -> float:
     low, high = min(one, other), max(one, other)
     if low == high:
         return 1.0
-    # The probability of at most `low` heads in `low + high` throws of a fair coin.
+    # With equal rates, `low` is a number of heads in `low + high` throws of a fair coin. The p-value is twice
+    # the probability of at most `low` heads.
     return min(1.0, 2 * regularised_beta(high, low + 1, 0.5))
 
 
@@ -56,13 +60,13 @@ def slope(values: Sequence[float]) -> float:
 
 
 def regularised_beta(a: float, b: float, x: float) -> float:
-    """Return I_x(a, b), by its continued fraction (Lentz)."""
+    """Return the regularised beta function I_x(a, b), computed by its continued fraction (Lentz's method)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )
-    # Above the mean, the fraction converges slowly, so the symmetry I_x(a, b) = 1 - I_{1-x}(b, a) is used.
+    # For x above the mean, the fraction converges slowly. There I_x(a, b) = 1 - I_{1-x}(b, a) is used.
     if x > (a + 1) / (a + b + 2):
         return 1 - front * _fraction(b, a, 1 - x) / b
     return front * _fraction(a, b, x) / a

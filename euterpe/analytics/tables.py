@@ -1,7 +1,8 @@
 """The tables of the lake, which are read from the database, and the tables of facts computed from them.
 
-No table has credentials, URLs or payloads. A table of facts has one row for each job, attempt or event, with
-computed durations, and with names beside ids. A line with only a name reuses the column of an earlier table.
+No table has credentials, URLs or payloads. A table of facts has one row for each job, attempt, or event that
+has a webhook, with computed durations, and with names in addition to ids. A line with only a name repeats the
+column of this name from an earlier table.
 """
 
 from euterpe.analytics.schema import Table, columns

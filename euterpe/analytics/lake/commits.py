@@ -2,8 +2,8 @@
 
 A commit is a JSON document that names every file of the lake and the position up to which the database was
 read. The document is written to a temporary file, synced and renamed, so that a commit is never incomplete.
-Files that no commit names are ignored. The latest five commits are kept, so that a reader can finish with the
-commit with which it began.
+Files that no commit names are ignored. The latest five commits are kept, so that a reader can continue with
+the commit that it has read, although newer commits are written meanwhile.
 """
 
 import json
@@ -41,12 +41,12 @@ class Commit:
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=lambda: dict.fromkeys(HISTORY, ()))
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)  # names by id
-    # When the database was read, by the database's clock; 0 in commits of earlier versions.
+    # The time of the read, by the database's clock. Commits of earlier versions have 0.
     read_ms: int = 0
 
     @property
     def read_at(self) -> datetime:
-        """Return the time at which the database was read. No row in the files is newer than this time."""
+        """Return the time at which the database was read, by its clock; in old commits, the commit's time."""
         return datetime.fromtimestamp((self.read_ms or self.at_ms) / 1000, UTC)
 
     def rows(self, table: str) -> int:
@@ -119,7 +119,7 @@ def _schema() -> dict[str, dict[str, str]]:
 def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
     """Raise `LakeError` if a column of the commit is unknown or has another type.
 
-    A column that a newer version added is no error: it is null in the files of older commits.
+    A column that the commit lacks is no error: a later version added it, and it is null in older files.
     """
     ours = _schema()
     for table, columns in found.items():
@@ -141,5 +141,5 @@ def sync(path: Path) -> None:
 
 
 def partition_column(table: Table) -> str:
-    """Return the column whose day is the partition of a row. All versions of a row have the same value."""
+    """Return the column whose day names the folder of a row. All versions of a row have the same day."""
     return {"attempts": "started_at", "deliveries": "ended_at"}.get(table.name, "created_at")

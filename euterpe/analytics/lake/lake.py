@@ -34,7 +34,7 @@ class Append:
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)
     drop: frozenset[str] = frozenset()  # paths of files that the next commit leaves out
-    read_ms: int = 0  # when the database was read, by the database's clock
+    read_ms: int = 0  # the time of the read, by the database's clock
 
     def path(self, table: str) -> str:
         """Return the URL of the folder to which Spark writes a table."""
@@ -78,7 +78,7 @@ class Lake:
         return session.read.schema(schema).option("basePath", _for_spark(self.root / name)).parquet(*paths)
 
     def _check(self, files: Iterable[DataFile]) -> None:
-        """Raise `LakeError` for a missing or truncated file: Spark would read an empty file as zero rows."""
+        """Raise `LakeError` if a file is missing or truncated: Spark reads an empty file as zero rows."""
         for path, size in ((self.root / file.path, file.bytes) for file in files):
             if not path.exists():
                 raise LakeError(f"{path} is gone: is its disk mounted? Or put it back from a backup")

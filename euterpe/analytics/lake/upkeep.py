@@ -11,19 +11,20 @@ from euterpe.analytics.facts import latest_attempts, latest_jobs
 from euterpe.analytics.lake.commits import Commit, DataFile
 from euterpe.analytics.lake.lake import Append, Lake
 
-# The small files of a day are merged if there are more than this. An ingest adds about one file per table.
+# The small files of a day are merged if there are more than this many. An ingest adds about one file to each
+# table.
 _MANY = 16
 _FILE_BYTES = 128 * 1024 * 1024
 _SMALL_BYTES = _FILE_BYTES // 2
 
 
 def compact(session: SparkSession, lake: Lake, *, more_than: int = _MANY) -> int:
-    """Merge the small files of each day with more than `more_than` of them; return how many were replaced."""
+    """Merge the small files of days with more than `more_than` of them; return how many were replaced."""
     crowded = dict(_crowded(lake.commit(), more_than))
     if not crowded:
         return 0
     with lake.append("compact") as append:
-        # Computed again under the lock, because the lake may have changed before the lock was taken.
+        # Compute this again under the lock, because the lake may have changed before the lock was taken.
         crowded = dict(_crowded(append.before, more_than))
         for (table, _), files in crowded.items():
             _rewrite(session, lake, append, table, files)

@@ -4,8 +4,9 @@ Options: `table` (jobs, attempts, events or deliveries), `url` (default: EUTERPE
 partition (default: 250,000), `metadata` (comma-separated keys of a job's metadata that may be read; default:
 none), `since` and `until` (cuts, as JSON: the rows committed between the two cuts are read).
 
-A read covers one cut, however long the read takes and however many tasks it has. A stream's offset is a cut.
-Name the columns you need with `.schema(…)`: Spark does not pass a query's columns on to a Python source.
+A read returns the rows up to one cut, however long the read takes and however many tasks it has. A stream's
+offset is a cut. Name the columns you need with `.schema(…)`, because otherwise all columns are read: Spark
+does not pass the columns of a query to a Python source.
 """
 
 import json
@@ -30,7 +31,8 @@ from euterpe.store.engine.database import Database
 from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed, PositionRange
 
 _ROWS = 250_000
-# A cut. `marks` identifies the history of the cut, as JSON text, because Spark rejects nested dictionaries.
+# A cut, with the additional field `marks`, which identifies the history of the cut. `marks` is JSON text,
+# because Spark rejects nested dictionaries.
 Offset = dict[str, int | str]
 
 
@@ -53,7 +55,7 @@ class SourceOptions:
         self, partition: spark.InputPartition, filters: Sequence[spark.Filter] = ()
     ) -> Iterator[pa.RecordBatch]:
         part: PositionRange | None = partition.value
-        if part is None:  # Spark passes None when `partitions` is empty
+        if part is None:  # Spark passes None if `partitions` returned no parts
             return
         where = pushed.conditions(self.table, filters)
         # If no metadata key is allowed, the column `metadata` is not read from the database.
@@ -86,7 +88,7 @@ class EuterpeSource(spark.DataSource):
 
     def reader(self, schema: StructType) -> spark.DataSourceReader:
         since, until = (_cut(self._options.get(name)) for name in ("since", "until"))
-        # Spark rejects a reader with `pushFilters` unless the session's configuration allows it.
+        # Spark rejects a reader with `pushFilters` unless the session's configuration enables pushdown.
         kind = _PushingReader if self._options.get("pushdown") == "true" else _Reader
         return kind(self._source(schema), since or Cut(), until)
 
@@ -182,10 +184,10 @@ def register(session: SparkSession) -> None:
 def read_table(
     session: SparkSession, table: str, *, columns: Sequence[str] = (), **options: Any
 ) -> DataFrame:
-    """Return a table as a DataFrame, with filters and the named columns pushed down.
+    """Return a table as a DataFrame. The database applies filters, and reads only the named columns.
 
-    Over Spark Connect, the server's own EUTERPE_DATABASE_URL names the database, and the option `url` is not
-    sent: the server logs the options of a read, and the URL may contain a password.
+    Over Spark Connect, the option `url` is not sent, because the server logs the options of a read, and the
+    URL may contain a password. The server's own EUTERPE_DATABASE_URL then names the database.
     """
     register(session)
     if is_remote():

@@ -1,4 +1,4 @@
-"""Filter pushdown: convert a filter of Spark to SQL if it means exactly the same in both."""
+"""Filter pushdown: convert a filter of Spark to SQL if the SQL selects exactly the same rows."""
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from pyspark.sql import datasource as spark
 from euterpe.analytics.schema import Table
 from euterpe.store.history.columns import COLUMNS
 
-# Filters on floats and on JSON are not pushed down: engines compare numbers and text in JSON differently.
+# Filters on floats and on values in JSON are not pushed down, because the engines compare these differently.
 _PLAIN = (sa.Text, sa.BigInteger)
 _EQUAL: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {spark.EqualTo: operator.eq}
 _COMPARED: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {
@@ -56,7 +56,8 @@ def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
 
 def _comparison(column: sa.Column[Any], one: spark.Filter) -> sa.ColumnElement[bool] | None:
     value = _value(getattr(one, "value", None))
-    # Postgres may order text by a locale, but Spark orders it by bytes. Only equality means the same in both.
+    # Postgres may order text by a locale, but Spark orders text by bytes. So for text only equality means the
+    # same in both.
     compared = _EQUAL if isinstance(value, str) else _COMPARED
     if value is None or type(one) not in compared:
         return None

@@ -1,4 +1,4 @@
-"""Read a range of a table into Arrow batches, in bounded memory: as CSV from Postgres, otherwise as rows."""
+"""Read a range of a table into Arrow batches, in bounded memory: from Postgres as CSV, else as rows."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from euterpe.store.engine.batch_rows import AnySelect
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.history.feed import HistoryFeed, PositionRange
 
-# One batch is in memory at a time, of about this many rows or bytes of CSV.
+# Only one batch is in memory at a time. It has about this many rows, or bytes of CSV.
 _ROWS, _BYTES = 20_000, 4 * 1024 * 1024
 # The database stores instants as milliseconds.
 _WIRE = {**ARROW, "time": pa.int64()}
@@ -48,7 +48,7 @@ def _from_csv(history: HistoryFeed, select: AnySelect, columns: Sequence[Column]
         read_options=pc_csv.ReadOptions(
             column_names=[column.name for column in columns], block_size=_BYTES, use_threads=False
         ),
-        # In CSV with a single column, a null is an empty line.
+        # In CSV with a single column, a null is an empty line, so empty lines must be read.
         parse_options=pc_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=pc_csv.ConvertOptions(
             column_types={column.name: _WIRE[column.type] for column in columns},
@@ -99,7 +99,7 @@ def _from_rows(
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(kind):
-        # SQLite has no booleans: it returns 0 and 1.
+        # SQLite has no booleans, and returns 0 or 1.
         return pa.array([None if value is None else bool(value) for value in values], kind)
     return pa.array(values, kind)
 
@@ -113,7 +113,7 @@ def _shaped(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 
 
 def keep_allowed(batch: pa.RecordBatch, columns: Sequence[Column], allowed: frozenset[str]) -> pa.RecordBatch:
-    """Return the batch with all `columns`. `metadata` has only the allowed keys; without any, it is null."""
+    """Return the batch with all `columns`. `metadata` has only the allowed keys, or is null without any."""
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     if "metadata" in arrays:
         arrays["metadata"] = pa.array([_allowed(v.as_py(), allowed) for v in arrays["metadata"]], pa.string())
