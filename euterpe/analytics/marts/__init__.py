@@ -19,7 +19,7 @@ from euterpe.analytics.marts import (
     webhooks,
 )
 
-# In the order in which the page shows them.
+# The page shows the marts in this order.
 MARTS = (
     costs.MART,
     throughput.MART,

@@ -11,7 +11,7 @@ from euterpe.analytics.report.blocks import Finding, Section, Severity, badge, c
 from euterpe.analytics.report.html import Content, Html, join, tag
 from euterpe.analytics.report.results import Results, Row, total
 
-DISAGREEMENT = 3  # if observed and modelled wait differ by more than this factor, the model is not trusted
+DISAGREEMENT = 3  # if the observed and the modelled wait differ by a larger factor, do not trust the model
 
 
 def section(results: Results) -> Section:
@@ -91,7 +91,7 @@ def _forecast(row: Row) -> str:
 
 
 def disagreeing(queues: Sequence[Row]) -> list[str]:
-    """Return the queues for which the model's wait is far from the observed wait."""
+    """Return the queues whose modelled wait and observed wait differ by more than `DISAGREEMENT`."""
     return [row["queue"] for row in queues if _is_judged(row) and not _agrees(row)]
 
 
@@ -208,7 +208,7 @@ def missing_slots(results: Results) -> Iterator[Finding]:
 
 
 def _beside(row: Row) -> str:
-    """Return the comparison of the model with the observed wait, to append to a forecast."""
+    """Return a sentence to append to a forecast, which compares the modelled wait with the observed wait."""
     comparison = observed(row)
     return f". {comparison}" if comparison else ""
 

@@ -1,7 +1,7 @@
 """Costs by requester and profile: the usage of all attempts at the operator's prices.
 
 The usage of an attempt is the processor time of ffmpeg. If that is unknown, for example because the worker
-was killed, the usage is the time for which the attempt held its slot, and it is also counted as estimated.
+was killed, the usage is the time for which the attempt held its slot. This usage also counts as estimated.
 """
 
 from collections.abc import Iterator, Sequence

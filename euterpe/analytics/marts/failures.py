@@ -2,7 +2,8 @@
 
 Canceled and released attempts are not failures. A failure is dated by the end of its attempt. The trend is
 `new` only in a history of at least a week, and `rising` or `falling` only in a history of at least two weeks.
-A change is significant if two Poisson counts with the same mean differ so much in less than 1 % of cases.
+A change is significant if two Poisson counts with equal means differ at least as much in less than 1 % of
+cases.
 """
 
 from collections.abc import Iterator, Sequence
@@ -185,7 +186,7 @@ def _evidence(rows: Sequence[Row]) -> Html:
 
 
 def failing(results: Results) -> Iterator[Finding]:
-    """Yield, for each trend, the three failures that affect the most jobs. Leave out rare failures."""
+    """Yield, for each trend, up to three failures that affect the most jobs. Leave out rare failures."""
     rows = sorted(results.rows("failures"), key=lambda row: -row["jobs"])
     for trend, of_week, least, phrase in (
         ("new", "last_week", 5, "is new"),

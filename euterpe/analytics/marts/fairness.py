@@ -1,7 +1,7 @@
-"""Fairness between the requesters of a queue: how long each waited, and its share of the work.
+"""Fairness between the requesters of a queue: how long each requester waited, and its share of the work.
 
-Each queue has workers and priorities of its own, so waits in different queues cannot be compared. Within a
-queue, the requesters with at least `FEWEST_JOBS` jobs are compared, if there are at least two of them.
+Queues have different workers and priorities, so waits in different queues cannot be compared. Within a queue,
+the requesters with at least `FEWEST_JOBS` jobs are compared, if there are at least two such requesters.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ TABLE = Table(
     ),
 )
 
-# With fewer jobs, the 95th percentile is little more than the wait of the slowest job.
+# With fewer jobs than this, the 95th percentile depends almost only on the longest wait.
 FEWEST_JOBS = 30
 EVEN = 0.8  # below this value of Jain's index, waiting is not shared evenly
 # The report mentions a requester whose p95 wait is at least this many times the p95 wait of its queue.
@@ -64,7 +64,8 @@ def make(facts: Facts, options: Options) -> DataFrame:
         F.count_if(is_waiting(now)).alias("still_waiting"),
         percentiles("waited", (0.5, 0.95)).alias("shares"),
         F.avg("priority").alias("mean_priority"),
-        # Jain's index is computed from waits + 1 s, because tiny differences near 0 would look very uneven.
+        # Jain's index is computed from waits + 1 s. Without this second, tiny differences between short waits
+        # would look very uneven.
         (F.avg("waited") + 1000).alias("mean_ms"),
     )
     worked = facts.attempts.groupBy("queue", "requester").agg(sum_or_zero("busy_ms").alias("work"))
@@ -111,10 +112,10 @@ class Queue:
         return int(total(self.rows, ("jobs",))["jobs"])
 
     def waits_for_others(self) -> Row | None:
-        """Return the compared requester that waits far longer than its queue without causing its wait itself.
+        """Return the requester that waits by far the longest because of other requesters, or None.
 
         A requester with more than an equal share of the work is left out, because it waits mostly for its own
-        jobs. A requester with a low mean priority is left out, because it is assumed to accept waiting.
+        jobs. A requester with a low mean priority is left out too, because it is assumed to accept waiting.
         """
         usual = sum(row["jobs"] * (row["mean_priority"] or 0) for row in self.compared)
         usual /= max(1, sum(row["jobs"] for row in self.compared))

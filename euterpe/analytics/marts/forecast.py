@@ -1,12 +1,13 @@
 """Capacity forecast: the worker slots that each queue needs next month, if demand continues as before.
 
 The model takes the arrivals of the busiest hour of the last 28 days, multiplied by the growth until the day
-of the forecast. Each job is assumed to hold a slot for the time of all its attempts. queueing.py computes the
-wait (Erlang C). Growth is measured over the last whole weeks before the end of the history, at most eight. A
-week without jobs counts as one job. The weekly growth is limited to between halving and doubling.
+of the forecast. Each job is assumed to hold a slot for the time that all its attempts take. queueing.py
+computes the wait (Erlang C). Growth is measured over the last whole weeks before the end of the history, at
+most eight. For the fit, a week without jobs counts as a week with one job, because log(0) is undefined. The
+weekly growth is limited: the number of jobs at most halves or doubles in a week.
 
 For the busiest hour, the report shows two waits: the wait that the model expects with the present slots, and
-the observed wait. If they are far apart, the forecast is unreliable, because it uses the same model.
+the observed wait. If the two waits are far apart, the forecast is unreliable, because it uses this model.
 """
 
 import math
@@ -76,7 +77,7 @@ def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:
     """Return each queue's busiest hour, its jobs by week (latest first), and its number of whole weeks."""
     recent = jobs.where(now.within("created_at", days=_DAYS))
     by_hour = recent.groupBy("queue", _hour().alias("hour")).count()
-    largest = F.max(F.struct("count", "hour"))  # the later of two equally busy hours
+    largest = F.max(F.struct("count", "hour"))  # of two equally busy hours, this takes the later hour
     busiest = by_hour.groupBy("queue").agg(
         largest["count"].alias("busiest"), largest["hour"].alias("busiest_hour")
     )
@@ -161,7 +162,7 @@ def _needed(seen: Row, growth: float, forecast: Forecast) -> dict[str, float | i
 
 
 def gap(model: float | None, observed: float | None) -> float | None:
-    """Return (larger wait + 1 s) / (smaller wait + 1 s): differences below 1 s do not matter."""
+    """Return (larger wait + 1 s) / (smaller wait + 1 s), so that differences below 1 s hardly count."""
     if model is None or observed is None:
         return None
     return (max(model, observed) + 1) / (min(model, observed) + 1)

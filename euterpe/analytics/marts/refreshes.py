@@ -36,7 +36,7 @@ TABLE = Table(
     ),
 )
 
-# Storage refused the credentials, and no refresh brought working credentials (docs/errors.md).
+# The codes for refused credentials that no refresh replaced by working credentials (docs/errors.md).
 _REFUSED = ("source_forbidden", "output_forbidden")
 
 

@@ -2,13 +2,13 @@
 
 Speed is measured as the logarithm of the real-time factor of each attempt that succeeded. The failure rate
 is f / (f + s), where f counts the attempts that failed while ffmpeg ran, with one of `ENCODER_CODES`, and s
-counts the attempts that succeeded. Attempts that storage, the network, the machine or a person ended are not
-counted, nor are attempts without a known version.
+counts the attempts that succeeded. Attempts that ended because of storage, the network, the machine or a
+person are not counted. Attempts without a known version are not counted either.
 
 Attempts near each other in time are correlated, so blocks of consecutive attempts are compared
-(permutation_test.py). A block has at least 60 attempts, three times the 20 attempts that one outage may fail.
-Holm's correction covers all comparisons of one history. Therefore a history in which nothing changed raises
-an alarm with a probability of only about 1 %.
+(permutation_test.py). A block has at least 60 attempts: three times the 20 attempts that one simulated outage
+fails. The Holm-Bonferroni correction covers all comparisons of one history. So if nothing has changed in a
+history, the probability of an alarm is only about 1 %.
 """
 
 import math
@@ -58,16 +58,16 @@ TABLE = Table(
 # encodes, and the worker verifies its output. A version can fail, hang, be slow, need more memory, write
 # wrong files, or refuse sources that an older version decoded. The other codes are caused by storage, the
 # network, credentials, the request, the machine or a person, so their frequency does not depend on ffmpeg.
-# `lease_expired` is left out: a version that kills its whole worker causes it, but failing machines cause it
-# far more often.
+# `lease_expired` is left out: a version that kills its whole worker causes this error, but failing machines
+# cause it far more often.
 ENCODER_CODES = frozenset(code.value for code in ErrorCode if code.of_ffmpeg)
-# The only phase in which ffmpeg runs. `source_truncated` while fetching is caused by storage.
+# Only failures in this phase count. In the phase `fetching`, `source_truncated` does not come from ffmpeg.
 ENCODER_PHASE = "processing"
 _NOISE = 0.01
 # Smaller changes are not worth acting on. The limit is relative for speed, absolute for the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
-# At most this many attempts of a version are used, the latest ones. More would reveal changes that are too
-# small to act on.
+# Only this many of the latest attempts of a version are used. With more attempts, changes that are too small
+# to act on would become significant.
 LATEST = 20_000
 # Spark sums this many consecutive attempts into an atom. Blocks consist of atoms.
 ATOM = 20
@@ -79,7 +79,7 @@ _MOST_BLOCKS, _WIDER = 30, 4
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """Count the simulated histories without a change, and those of them that raised an alarm."""
+    """The number of simulated histories without a change, and how many of these raised a false alarm."""
 
     histories: int
     alarms: int
@@ -95,7 +95,10 @@ def make(facts: Facts, _: Options) -> DataFrame:
 
 
 def _atoms(facts: Facts) -> DataFrame:
-    """Return sums over consecutive attempts of each profile and version, numbered from the latest."""
+    """Return the sums of each atom, that is, of `ATOM` consecutive attempts of a profile and version.
+
+    Atom 0 is the latest.
+    """
     named = facts.attempts.where("ffmpeg <> 'unknown'")
     succeeded = F.col("outcome") == "succeeded"
     failed = ~succeeded & F.col("error_code").isin(*ENCODER_CODES) & (F.col("error_phase") == ENCODER_PHASE)
@@ -133,7 +136,7 @@ class _Version:
         return sum(atom["ended"] for atom in self.atoms)
 
     def latest(self, attempts: int) -> "_Version":
-        """Return the version with only its latest attempts: `attempts` of them, rounded up to whole atoms."""
+        """Return the version with only its latest `attempts` attempts, rounded up to whole atoms."""
         return _Version(self.profile, self.ffmpeg, self.atoms[: math.ceil(attempts / ATOM)])
 
     def blocks(self, attempts_each: float, sums: str, counts: str) -> Blocks:

@@ -117,7 +117,10 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
 
 
 def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
-    """Return a column for each day, even without jobs; in a long history, for each week (from Monday)."""
+    """Return a chart column for each day, and the word "day". Periods without jobs have a column too.
+
+    In a long history, return a column for each week from Monday, and the word "week".
+    """
     first, last = min(row["day"] for row in days), max(row["day"] for row in days)
     weekly = (last - first).days >= _MOST_DAYS
     step = timedelta(days=7 if weekly else 1)

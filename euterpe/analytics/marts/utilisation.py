@@ -49,7 +49,7 @@ def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
         "worker_id",
         "queue",
         F.unix_micros("started_at").alias("began"),
-        # A duration must not be negative, even if a clock was set back.
+        # If a clock was set back, the duration is 0 and not negative.
         F.greatest(F.unix_micros("started_at"), ended).alias("ended"),
     )
     first, last = F.col("began"), F.greatest("began", F.col("ended") - 1)
@@ -66,10 +66,11 @@ def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
 def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
     """Return the `peak` concurrency by key. An attempt that ends when another begins does not overlap it."""
     changes = parts.select(*key, F.inline(F.array(_change("begins", 1), _change("ends", -1))))
-    # Changes at the same instant are summed together, because a window frame has all rows with equal `at`.
+    # Changes at the same instant count together, because the window's frame includes all rows of equal `at`.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))
     peaks = changes.withColumn("running", running).groupBy(*key)
-    # The peak is at least 1, because an attempt that took no time counts too.
+    # The two changes of an attempt that took no time cancel each other. But the attempt counts, so the
+    # peak is at least 1.
     return peaks.agg(F.greatest(F.max("running"), F.lit(1)).alias("peak"))
 
 

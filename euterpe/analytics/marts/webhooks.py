@@ -1,7 +1,7 @@
 """Webhook deliveries by requester: latency, attempts, and whether the objective (SLO) was met.
 
 The objective is that a given share of events is delivered within a given time. A pending event (never sent,
-or to be sent again) counts as missed if it was older than that time when the history was read. A younger
+or to be sent again) counts as missed if it was older than the given time when the history was read. A younger
 pending event is not counted yet. Events for which no webhook is sent (`skipped`) are never counted.
 """
 
