@@ -25,7 +25,7 @@ class Section:
 
 
 class Severity(IntEnum):
-    """The importance of a finding; the smallest value is the most important. A `fact` only states a total."""
+    """The importance of a finding: a smaller value is more important. A `fact` only states a total."""
 
     bad = 0
     warning = 1

@@ -4,7 +4,7 @@ from html import escape
 
 
 class Html(str):
-    """Markup that is already safe."""
+    """Markup whose text is already escaped."""
 
     __slots__ = ()
 
@@ -15,7 +15,7 @@ _RENAMED = {"class_": "class", "http_equiv": "http-equiv", "for_": "for"}
 
 
 def text(value: str) -> Html:
-    """Escape untrusted text. Unprintable characters are replaced: some of them reverse the text direction."""
+    """Escape untrusted text. Replace unprintable characters: some of them reverse the text direction."""
     shown = (
         value
         if value.isprintable()

@@ -87,7 +87,7 @@ def _scope(results: Results) -> str:
 
 
 def _misdated(results: Results) -> list[str]:
-    """Return a list with one sentence about rows with impossible dates, or an empty list without any."""
+    """Return a list of one sentence about rows with impossible dates, or an empty list if there are none."""
     misdated, read = results.misdated, words.instant(results.read_at)
     found = [
         f"{counted} dated {when}"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from euterpe.analytics.options import Forecast, Objective, Prices
 
 Row = Mapping[str, Any]
-_MOST = 20  # nobody reads a table of 500 requesters
+_MOST = 20  # a table of 500 requesters would be too long to read
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Misdated:
-    """Counts of rows that are in no mart, because their dates are after the history's read or before 2020."""
+    """Counts of rows that are in no mart: they are dated after the read of the history, or before 2020."""
 
     future: Totals = Totals(0, 0, 0)
     past: Totals = Totals(0, 0, 0)
@@ -85,7 +85,7 @@ def share(part: float, whole: float) -> float | None:
 
 
 def succeeded_share(row: Row) -> float | None:
-    """Return the success rate of summed rows, as the mart `throughput` defines it."""
+    """Return the success rate of a row of sums, as the mart `throughput` defines this rate."""
     return share(row["succeeded"], row["succeeded"] + row["failed"] + row["dead_letter"])
 
 

@@ -1,6 +1,6 @@
 """The stylesheet of the page: light, dark and print. A test checks the contrast of both palettes."""
 
-# name: light, dark
+# Each colour has a value for the light theme and a value for the dark theme.
 PALETTE = {
     "paper": ("#ffffff", "#14161b"),
     "panel": ("#f5f6f9", "#1c1f27"),
@@ -125,7 +125,7 @@ def colours(*, night: bool) -> str:
 
 
 def chart() -> str:
-    """Return the styles that a chart needs, whether it is part of the page or a file of its own."""
+    """Return the styles that a chart needs, in the page or in a separate file."""
     fills = (
         f"svg .{name} {{ fill: var(--{name}) }}\n.line.{name} {{ stroke: var(--{name}) }}" for name in FILLS
     )
@@ -133,7 +133,7 @@ def chart() -> str:
 
 
 def _themes() -> str:
-    """Return both palettes. `class=dark` on the root selects the dark one, whatever the system prefers."""
+    """Return both palettes. `class=dark` on the root selects the dark palette on every system."""
     by_day, by_night = colours(night=False), colours(night=True)
     return (
         f":root {{ color-scheme: light dark; {by_day} }}\n"

@@ -1,4 +1,4 @@
-"""Formatting of numbers, durations, money and dates for people. An unknown value is a dash."""
+"""Formatting of numbers, durations, money and dates for people. An unknown value is shown as a dash."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta

@@ -6,7 +6,7 @@ from itertools import count, takewhile
 
 from euterpe.analytics.report.html import Content, Html, tag
 
-_CHARACTER = 7.4  # average width in pixels of a character of small text, in the widest of the page's fonts
+_CHARACTER = 7.4  # the average width, in pixels, of a small character in the widest font of the page
 _SECOND, _HOUR, _DAY = 1_000, 3_600_000, 86_400_000
 _MOMENTS_MS = (
     *(1, 10, 100, _SECOND, 10 * _SECOND, 60 * _SECOND, 600 * _SECOND),

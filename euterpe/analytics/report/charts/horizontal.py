@@ -33,7 +33,7 @@ class PercentileRange:
 
 
 class _Rows:
-    """The layout of a row: label, bar and note in one line, or on a phone label and note above the bar."""
+    """The layout of a row: label, bar and note in one line; on a phone, label and note above the bar."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ def _bar(row: Bar, top: float, lay: _Rows, scale: float) -> Html:
     if row.mark is not None:
         at = lay.left + row.mark * scale
         parts.append(tag("line", x1=at, x2=at, y1=y - 11, y2=y + 11, class_="mark"))
-        if x <= at < x + wide(row.note) + 12:  # the mark would run through the note
+        if x <= at < x + wide(row.note) + 12:  # the mark would cross the note
             x = at
     return tag("g", tag("title", row.title), *parts, *lay.texts(row, top, x + 6))
 

@@ -13,7 +13,7 @@ _THICKEST = 48
 
 @dataclass(frozen=True)
 class StackedColumn:
-    """A day (or a week) of a chart: a value for each series, or None for a series without a value."""
+    """A column for a day or a week. `values` has one value for each series; an unknown value is None."""
 
     label: str
     title: str
