@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.text import text_problem
@@ -51,11 +51,15 @@ def check_reported_fields(extra: Mapping[str, object]) -> None:
     for field, value in extra.items():
         if field not in _REPORTED_FIELDS:
             raise _refused(field, f"is not one of {', '.join(_REPORTED_FIELDS)}")
-        if field == "progress" and not (isinstance(value, int | float) and 0 <= value <= 100):
+        if field == "progress" and not (_is_number(value) and 0 <= value <= 100):
             raise _refused(field, "must be a number from 0 to 100")
-        if field in ("eta_seconds", "speed") and not (isinstance(value, int | float) and 0 <= value < 1e9):
+        if field in ("eta_seconds", "speed") and not (_is_number(value) and 0 <= value < 1e9):
             raise _refused(field, "must be a number from 0 to 1e9")
     check_documents(extra)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_strings(value: Any, field: str) -> None:

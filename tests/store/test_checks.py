@@ -113,7 +113,7 @@ def test_no_field_of_a_worker_can_bypass_the_fence(store: Store, clock: Settable
 def test_progress_is_a_percentage(store: Store) -> None:
     enqueue(store)
     job = claim_one(store)
-    for odd in (-1, 101, float("nan"), "50", None):
+    for odd in (-1, 101, float("nan"), "50", None, True):
         with pytest.raises(InvalidSpec, match="progress"):
             store.inbox.advance(
                 [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"progress": odd})]
