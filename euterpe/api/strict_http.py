@@ -78,8 +78,10 @@ def _check_head(head: bytes, request: h11.Request) -> bool:
         raise MalformedRequest("the head has a bare CR or LF, a folded line or a control character")
     if request.http_version not in _VERSIONS:
         raise MalformedRequest("the version is neither HTTP/1.0 nor HTTP/1.1")
-    if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
+    if len(lengths) > 1:
         raise MalformedRequest("there is more than one content-length")
+    if not all(length.isdigit() for length in lengths):
+        raise MalformedRequest("the content-length is not a number")
     if is_chunked and (lengths or request.http_version == b"1.0"):
         raise MalformedRequest("transfer-encoding stands beside content-length, or in HTTP/1.0")
     return is_chunked
