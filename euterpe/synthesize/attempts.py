@@ -28,7 +28,8 @@ from euterpe.synthesize.outcomes import (
     UPLOADING,
 )
 
-# The probabilities of the phases for a fate that can occur in any phase. The longest phase is most likely.
+# For an attempt whose fate (the way in which it ends) can occur in any phase: the probability of each phase.
+# The longest phase is most likely.
 _PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
 # The probability that an attempt fails for the same reason as the attempt before it.
@@ -55,7 +56,7 @@ def draw_fates(
 ) -> tuple[Ints, Ints]:
     """Return the fate of one attempt of each of these jobs, and the phase in which the attempt ends.
 
-    `before` contains the fates of the previous attempts."""
+    `before` has the fate of the previous attempt of each job."""
     profile = jobs.profile[of]
     odds = np.tile([fate.share for fate in FATES], (len(of), 1))
     odds[:, ENCODE_FAILED] *= of_each("failing")[profile]

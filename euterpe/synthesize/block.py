@@ -73,7 +73,7 @@ def job_rows(block: Snapshot) -> pa.Table:
 
 def _request_columns(block: Snapshot, finished: Bools) -> dict[str, Any]:
     jobs = block.jobs
-    # Unfinished jobs are in no group, because their state would depend on the other jobs of the group.
+    # Unfinished jobs are in no group: the state of a job in a group would depend on the group's other jobs.
     group = np.where(finished, jobs.group, 0)
     return {
         "job_id": block.job_ids,
@@ -151,8 +151,8 @@ def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 def _last(block: Snapshot, without: Ints, name: str, which: Bools | slice = slice(None)) -> Ints:
     """Return the value of a column in the last event of each job. Consider only the events in `which`.
 
-    A job without such an event gets its value from `without`. If an index is repeated, NumPy keeps the last
-    assignment to the index."""
+    A job without such an event gets its value from `without`. The events of a job are ordered by time, and
+    NumPy keeps the last of several assignments to an index, so the last event counts."""
     found = without.copy()
     found[block.events["job"][which]] = block.events[name][which]
     return found

@@ -1,4 +1,4 @@
-"""The twelve kinds of synthetic requesters, with storage and receiver. They are the same in every history."""
+"""The twelve kinds of synthetic requesters, with storage and receiver. Every history has the same kinds."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class WebhookReceiver(NamedTuple):
 
     @property
     def code(self) -> str:
-        """Return the error code that analytics uses."""
+        """Return the error code of a failed delivery, as the analytics tables write it."""
         return f"http_{self.status}" if self.status else self.error.partition(":")[0]
 
 

@@ -62,7 +62,8 @@ def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.rando
     events = block.events
     subscribed = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
     failing = np.array([one.failing for one in receivers])[events["requester"][subscribed]]
-    # A receiver that always fails needs one attempt more than are allowed, so that all allowed attempts fail.
+    # `needed` is the number of the attempt that would succeed. For a receiver that always fails, this is one
+    # more than the allowed attempts, so that all allowed attempts fail.
     needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
     tries = np.minimum(needed, MAX_TRIES)
     of = np.repeat(subscribed, tries)
@@ -93,6 +94,6 @@ def _took(receivers: list[WebhookReceiver], who: Ints, delivered: Bools, rng: np
 
 
 def _since(tries: Ints, took: Ints) -> Ints:
-    """Return the time from each event to the end of each of the event's attempts."""
+    """Return for each attempt the time from its event to the end of the attempt."""
     whole = np.concatenate([[0], np.cumsum(took)])
     return np.asarray(whole[1:] - np.repeat(whole[np.cumsum(tries) - tries], tries))

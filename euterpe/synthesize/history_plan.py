@@ -77,19 +77,19 @@ _THURSDAY = 3
 _STEP_MS = 300_000
 # The last few jobs arrive in the last minutes, so that even a quiet history ends with jobs in flight.
 _RUSH, _RUSH_MS = 12, 120_000
-# The share of slots in use at the busiest moment of the week. If it is closer to 1, the queue is longer.
+# The share of slots in use at the busiest moment of the week. A share closer to 1 makes the queues longer.
 _PEAK_LOAD = 0.97
 
 
 def cycle(at_ms: Ints) -> Floats:
-    """Return the relative rate of arrivals at each moment of the week, from 0 to 1."""
+    """Return the rate of arrivals at each instant, relative to the busiest moment of a week, which has 1."""
     day = (at_ms // DAY_MS + _THURSDAY) % 7
     of_day = (1 + np.cos(2 * np.pi * (at_ms / DAY_MS - _BUSIEST / 24))) / 2
     return np.asarray(_WEEKDAYS[day] * (0.2 + 0.8 * of_day**1.5) / _WEEKDAYS.max())
 
 
 def pressure(at_ms: Ints) -> Floats:
-    """Return the share of slots in use at each moment. The weekly growth is left out."""
+    """Return the share of slots in use at each instant, without regard to the weekly growth."""
     return _PEAK_LOAD * cycle(at_ms)
 
 

@@ -121,7 +121,8 @@ def _shares(plan: HistoryPlan) -> tuple[Floats, Floats]:
     shares = 1 / np.arange(1, plan.requesters + 1) ** _ZIPF
     mixes = of_each("share") * rng.lognormal(0, 0.7, (plan.requesters, len(PROFILES)))
     cumulated = np.cumsum(mixes / mixes.sum(axis=1, keepdims=True), axis=1)
-    # Drop the last bound: rounding may make it less than 1, and a draw above it would have no profile.
+    # Drop the last bound, so that a draw above all remaining bounds gets the last profile. Rounding may make
+    # the last bound less than 1, and a draw above the last bound would then have no profile.
     return shares / shares.sum(), cumulated[:, :-1]
 
 

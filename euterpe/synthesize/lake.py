@@ -17,7 +17,7 @@ from euterpe.synthesize.block import block
 from euterpe.synthesize.customers import named
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan, OnProgress
 
-# Ten blocks have 100,000 jobs. They need about 300 MB of memory, and fewer blocks would make small files.
+# Ten blocks have 100,000 jobs and need about 300 MB of memory. With fewer blocks, the files would be small.
 _BLOCKS_AT_ONCE = 10
 
 
@@ -52,7 +52,7 @@ def _write(plan: HistoryPlan, indexes: range, folder: Path) -> None:
 
 
 def _by_day(whole: pa.Table, by: str) -> Iterator[tuple[str, pa.Table]]:
-    """Yield each day and its rows. The rows stay in their order."""
+    """Yield each day with its rows, which keep the order of `whole`."""
     days = pc.divide(whole.column(by).cast(pa.int64()), DAY_MS * 1000).to_numpy()
     order = np.argsort(days, kind="stable")
     found, starts = np.unique(days[order], return_index=True)

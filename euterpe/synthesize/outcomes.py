@@ -75,7 +75,7 @@ class WorkerOutages:
     fate: int
 
     def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
-        """Return the fates and phases, replaced for attempts that were claimed during an outage."""
+        """Return the fates and phases; attempts claimed during an outage of their profile get its fate."""
         fate, phase = fates
         for begins, ends, affected in self.spans:
             is_hit = (claimed >= begins) & (claimed < ends) & (profile == affected)
@@ -85,7 +85,11 @@ class WorkerOutages:
 
 
 def draw_outages(plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> WorkerOutages:
-    """Return outages at random times of the block. An outage ends when 20 jobs of its profile are ready."""
+    """Return outages at random times of the block.
+
+    An outage begins when a random job becomes ready, and ends when 20 more jobs of the same profile have
+    become ready.
+    """
     fate = BY_CODE[plan.outage_code]
     if not plan.outages:
         return WorkerOutages(

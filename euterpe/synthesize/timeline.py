@@ -50,7 +50,7 @@ _RETRIED, _RETRIED_AFTER_MS = 0.25, 3 * 3_600_000
 
 
 class Lives:
-    """The simulation of one block; call `live` once."""
+    """The simulation of one block. Call `live` only once."""
 
     def __init__(self, plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> None:
         self._plan, self._jobs, self._rng = plan, jobs, rng
@@ -70,7 +70,10 @@ class Lives:
         return _in_order(self._attempts, ("claim",)), _in_order(self._events, ("claim", "kind"))
 
     def _cancel_some(self, of: Ints) -> Ints:
-        """Cancel some waiting jobs: the control plane claims and fails them at once. Return the others."""
+        """Cancel some waiting jobs and return the other jobs.
+
+        The control plane claims a waiting job to cancel it, and the job fails at the same instant.
+        """
         gone = self._rng.random(len(of)) < _CANCELED_WAITING
         at = self._ready[of] + self._wait(self._ready[of], self._jobs.priority[of])
         for kind, error in (("claimed", SUCCESS), ("failed", CANCELED)):
@@ -129,7 +132,10 @@ class Lives:
         return calls, np.where(refused, 0, calls)
 
     def _outcome(self, of: Ints, fate: Ints) -> dict[str, Bools]:
-        """Apply the rules of `domain.retry.decide_job` to many attempts at once. A test compares both."""
+        """Apply the rules of `domain.retry.decide_job` to many attempts at once.
+
+        A test compares the results with those of `decide_job`.
+        """
         never = NEVER_AGAIN[fate]
         failing = (fate != SUCCESS) & (fate != RELEASED)
         spent = failing & (fate != CANCELED) & (self._count[of] >= self._jobs.max_attempts[of])
@@ -145,7 +151,8 @@ class Lives:
             reached = course.phase >= phase
             self._add_events(name, of[reached], claimed[reached] + course.starts_ms[phase][reached])
         done = course.fate == SUCCESS
-        # Each job has one progress report, in the middle of the phase `processing`.
+        # A succeeded attempt has one progress report, in the middle of the phase `processing`, if the
+        # requester wants progress events.
         half = course.starts_ms[2] + (course.starts_ms[3] - course.starts_ms[2]) // 2
         reported = done & self._jobs.hears_progress[of]
         self._add_events("progress", of[reported], (claimed + half)[reported])
