@@ -1,7 +1,8 @@
-"""Facts: the ingested history, cleaned, with one row for each job, attempt, and event that has a webhook.
+"""Facts: the ingested history, cleaned.
 
-Attempts without a job and deliveries without an event are left out. Their job or event was deleted with its
-day from the lake, or was pruned from the database during an ingest.
+Facts have one row for each job, for each attempt, and for each event for which a webhook is to be sent.
+Attempts without a job and deliveries without an event are left out, because the job or the event was deleted
+from the lake with its day, or was pruned from the database during an ingest.
 """
 
 from typing import NamedTuple
@@ -65,7 +66,8 @@ def milliseconds(begin: str, end: str) -> Column:
 
 
 def latest_jobs(versions: DataFrame) -> DataFrame:
-    # Credentials are replaced without an event, so two versions may have the same `event_sequence`.
+    # Credentials are replaced without an event, so two versions of a job may have the same `event_sequence`.
+    # Then the next two columns decide which version is newer.
     return _latest(versions, ["job_id"], ["event_sequence", "updated_at", "credential_version"])
 
 

@@ -76,8 +76,9 @@ def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
 def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
     """Copy the lake's earlier rows of jobs that the database no longer has, and drop all other earlier rows.
 
-    The dropped rows belong to jobs that this ingest has read again. A restore of the database made the lake's
-    positions invalid, and may have undone the dropped rows."""
+    Call this after the whole database was read again, because the lake's positions were invalid, for example
+    after a restore. The dropped rows belong to jobs that this ingest has read again. They must be dropped,
+    because the restore may have undone the changes that they show."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

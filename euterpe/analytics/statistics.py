@@ -22,7 +22,7 @@ def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
         return _fisher(hits_a, count_a, hits, count)
     pooled, weight = hits / count, 1 / count_a + 1 / count_b
     deviation = math.sqrt(pooled * (1 - pooled) * weight)
-    # Yates's correction, because hits are integers: without it, p is 2 % too small at `_FEW` hits.
+    # Apply Yates's correction, because hits are integers: without it, p is 2 % too small at `_FEW` hits.
     difference = max(0.0, abs(hits_a / count_a - hits_b / count_b) - weight / 2)
     return math.erfc(difference / deviation / math.sqrt(2))
 
@@ -66,7 +66,7 @@ def regularised_beta(a: float, b: float, x: float) -> float:
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )
-    # For x above the mean, the fraction converges slowly. There I_x(a, b) = 1 - I_{1-x}(b, a) is used.
+    # For x above the mean, the fraction converges slowly. For these x, use I_x(a, b) = 1 - I_{1-x}(b, a).
     if x > (a + 1) / (a + b + 2):
         return 1 - front * _fraction(b, a, 1 - x) / b
     return front * _fraction(a, b, x) / a

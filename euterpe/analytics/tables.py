@@ -1,15 +1,16 @@
 """The tables of the lake, which are read from the database, and the tables of facts computed from them.
 
-No table has credentials, URLs or payloads. A table of facts has one row for each job, attempt, or event that
-has a webhook, with computed durations, and with names in addition to ids. A line with only a name repeats the
-column of this name from an earlier table.
+No table has credentials, URLs or payloads. A table of facts has one row for each job, for each attempt, or
+for each event for which a webhook is to be sent. Facts have computed durations, and names in addition to ids.
+A line with only a name repeats the column of this name from an earlier table.
 """
 
 from euterpe.analytics.schema import Table, columns
 
 JOBS = Table(
     "jobs",
-    "One row for each state of a job that an ingest read. Facts use the row with the highest event_sequence.",
+    "Each ingest adds one row for each job that has changed, with the state that it found. "
+    "Facts use the row with the highest event_sequence.",
     ("job_id", "event_sequence"),
     columns("""
         job_id string The job's id.

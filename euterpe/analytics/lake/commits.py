@@ -61,7 +61,7 @@ class Commits:
         return bool(self._versions())
 
     def latest(self) -> Commit:
-        """Return the latest commit, or an empty one (version 0) if there is none yet."""
+        """Return the latest commit, or an empty commit (version 0) in a new lake."""
         versions = self._versions()
         return _read(versions[max(versions)]) if versions else Commit()
 
@@ -119,7 +119,8 @@ def _schema() -> dict[str, dict[str, str]]:
 def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
     """Raise `LakeError` if a column of the commit is unknown or has another type.
 
-    A column that the commit lacks is no error: a later version added it, and it is null in older files.
+    A column that the commit lacks is no error: a later version of Euterpe added the column, and the column is
+    null in older files.
     """
     ours = _schema()
     for table, columns in found.items():

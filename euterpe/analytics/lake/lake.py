@@ -27,7 +27,7 @@ _OURS = f"{'[0-9]' * 8}-{'[0-9]' * 5}.parquet"
 
 @dataclass
 class Append:
-    """The content of the next commit: the Parquet files in `folder`/table/day=…/ and these fields."""
+    """The content of the next commit: the Parquet files in `folder`/table/day=…/, and the other fields."""
 
     folder: Path
     before: Commit
@@ -87,7 +87,7 @@ class Lake:
 
     @contextmanager
     def append(self, cause: str) -> Iterator[Append]:
-        """Yield an `Append`, and commit it at the end of the `with` block. An exception discards all of it.
+        """Yield an `Append`, and commit it at the end of the `with` block. An exception discards its content.
 
         Raise `LakeError` if another program is writing.
         """

@@ -19,12 +19,16 @@ _SMALL_BYTES = _FILE_BYTES // 2
 
 
 def compact(session: SparkSession, lake: Lake, *, more_than: int = _MANY) -> int:
-    """Merge the small files of days with more than `more_than` of them; return how many were replaced."""
+    """Merge the small files of each day that has more than `more_than` small files.
+
+    Return how many files were replaced.
+    """
     crowded = dict(_crowded(lake.commit(), more_than))
     if not crowded:
         return 0
     with lake.append("compact") as append:
-        # Compute this again under the lock, because the lake may have changed before the lock was taken.
+        # Compute the files again under the lock, because another program may have changed the lake between
+        # the first computation and the lock.
         crowded = dict(_crowded(append.before, more_than))
         for (table, _), files in crowded.items():
             _rewrite(session, lake, append, table, files)

@@ -1,7 +1,8 @@
 """Costs by requester and profile: the usage of all attempts at the operator's prices.
 
-The usage of an attempt is the processor time of ffmpeg. If that is unknown, for example because the worker
-was killed, the usage is the time for which the attempt held its slot. This usage also counts as estimated.
+The usage of an attempt is the processor time of ffmpeg. If this time is unknown, for example because the
+worker was killed, the usage is the time for which the attempt held its slot. This usage also counts as
+estimated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -128,7 +129,7 @@ def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
 
 
 def _estimated(whole: Row) -> str:
-    """Return how much of the processor time is estimated, or an empty string if all of it was measured."""
+    """Return how much of the processor time is estimated, or an empty string if no part of it is."""
     hours = whole["estimated_hours"]
     if not hours:
         return ""

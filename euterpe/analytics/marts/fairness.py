@@ -64,8 +64,8 @@ def make(facts: Facts, options: Options) -> DataFrame:
         F.count_if(is_waiting(now)).alias("still_waiting"),
         percentiles("waited", (0.5, 0.95)).alias("shares"),
         F.avg("priority").alias("mean_priority"),
-        # Jain's index is computed from waits + 1 s. Without this second, tiny differences between short waits
-        # would look very uneven.
+        # Jain's index is computed from waits + 1 s. Without the added second, tiny differences between short
+        # waits would look very uneven.
         (F.avg("waited") + 1000).alias("mean_ms"),
     )
     worked = facts.attempts.groupBy("queue", "requester").agg(sum_or_zero("busy_ms").alias("work"))

@@ -36,7 +36,8 @@ TABLE = Table(
     ),
 )
 
-# The codes for refused credentials that no refresh replaced by working credentials (docs/errors.md).
+# An attempt ends with one of these codes when storage refused the credentials and no refresh brought working
+# ones (docs/errors.md).
 _REFUSED = ("source_forbidden", "output_forbidden")
 
 

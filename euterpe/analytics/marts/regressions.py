@@ -61,10 +61,12 @@ TABLE = Table(
 # `lease_expired` is left out: a version that kills its whole worker causes this error, but failing machines
 # cause it far more often.
 ENCODER_CODES = frozenset(code.value for code in ErrorCode if code.of_ffmpeg)
-# Only failures in this phase count. In the phase `fetching`, `source_truncated` does not come from ffmpeg.
+# Only failures in this phase count, because some of these codes have other causes in other phases: in the
+# phase `fetching`, `source_truncated` comes from storage or from the probe, not from ffmpeg.
 ENCODER_PHASE = "processing"
 _NOISE = 0.01
-# Smaller changes are not worth acting on. The limit is relative for speed, absolute for the failure rate.
+# Changes below these limits are not worth acting on. The limit is relative for speed, and absolute for the
+# failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
 # Only this many of the latest attempts of a version are used. With more attempts, changes that are too small
 # to act on would become significant.

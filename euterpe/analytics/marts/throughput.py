@@ -199,7 +199,7 @@ def _ended(row: Row) -> int:
 
 
 def _weeks(results: Results) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the sums of the last seven whole days and of the seven before, if the history has both weeks.
+    """Yield the sums of the last 7 whole days and of the 7 days before, if the history has both weeks.
 
     The last day of the history is left out: it is unfinished, so the last week would always look bad."""
     if results.since is None or results.until is None:

@@ -113,7 +113,10 @@ def _shaped(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 
 
 def keep_allowed(batch: pa.RecordBatch, columns: Sequence[Column], allowed: frozenset[str]) -> pa.RecordBatch:
-    """Return the batch with all `columns`. `metadata` has only the allowed keys, or is null without any."""
+    """Return the batch with all `columns`.
+
+    `metadata` keeps only the allowed keys. If it has none of them, it is null.
+    """
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     if "metadata" in arrays:
         arrays["metadata"] = pa.array([_allowed(v.as_py(), allowed) for v in arrays["metadata"]], pa.string())

@@ -53,7 +53,10 @@ class _Rows:
         return self.width - self.left - self.right
 
     def texts(self, row: Bar | PercentileRange, top: float, end: float) -> list[Html]:
-        """Return the label and the note. `end` is the x at which the note begins if the chart is wide."""
+        """Return the label and the note.
+
+        In a wide chart the note begins at x = `end`, the end of the bar. A narrow chart does not use `end`.
+        """
         note = row.note
         if self.narrow:
             label = fitted(row.label, self.width - wide(note) - 10)
