@@ -71,7 +71,7 @@ class Database:
             except StoreUnavailable:
                 if not claimed:
                     raise
-                # If this raised, the rows claimed so far would stay unused until their leases expire.
+                # Do not raise this error: the rows claimed so far would be unused until their leases expire.
                 return claimed
             claimed += found
             if len(found) < part:

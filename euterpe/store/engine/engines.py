@@ -17,7 +17,8 @@ from euterpe.runtime.retry import jittered
 from euterpe.store.engine.write_wait import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
-# SQLite's busy timeout: for every connection while it is opened, and for the connections that read.
+# SQLite's busy timeout. It applies to every connection while the connection is opened, and afterwards only to
+# connections that read.
 BUSY_TIMEOUT_MS = 30_000
 # SQLSTATE read_only_sql_transaction: a write on a Postgres standby.
 READ_ONLY = "25006"

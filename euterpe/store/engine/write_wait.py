@@ -3,7 +3,7 @@
 SQLite and libSQL have one writer. A caller may wait in several queues one after the other: for a thread, for
 the next group commit, for the connection, for the lock on the file. When each queue had its own timeout, the
 waits added up: while another process held the lock, the last of 50 callers waited for 25 minutes. So the
-deadline is set once, when the caller arrives, and it ends the waits in all queues.
+deadline is set once, when the caller arrives, and this deadline ends the waits in all queues.
 """
 
 import threading

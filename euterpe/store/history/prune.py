@@ -101,7 +101,7 @@ class Pruner:
         """Lock the events of these jobs; return the jobs that have no event still to be delivered.
 
         The events are checked a second time, because a replay may have committed since the jobs were
-        selected. Later replays wait for the lock.
+        selected. A replay that begins later waits for the lock.
         """
         events = connection.execute(_LOCK_EVENTS, as_parameter({"job_id": job.job_id} for job in jobs)).all()
         with_open_events = {event.job_id for event in events if event.lane != Lane.REST}

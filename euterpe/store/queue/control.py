@@ -60,7 +60,7 @@ class Control:
             if row.event_sequence >= _MOST_EVENTS:
                 raise Conflict(f"job {job_id} has {row.event_sequence} events already; create a new job")
             # Put the job into the lane `delayed`: the sweep of the next claim promotes and ranks it, as after
-            # a backoff. Omit the group from the context, because locking it here could deadlock (groups.py).
+            # a backoff. Omit the group from the context: locking the group here could deadlock (groups.py).
             context = context_of(row)._replace(group_id=None)
             fence = Fence(row.job_id, row.claim_version, JobStatus.FAILED)
             retry = Transition.retry(fence, JobStatus.QUEUED, Lane.DELAYED, context=context)

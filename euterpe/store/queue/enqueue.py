@@ -223,7 +223,7 @@ class Enqueue:
         key = idempotency_keys.c
         with self._database.transaction() as connection:
             due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
-            # Skip the rows that a concurrent enqueue has locked, because this enqueue takes over their keys.
+            # Skip the rows that a concurrent enqueue has locked: that enqueue is about to reuse their keys.
             due = due.order_by(key.expires_at).limit(limit).with_for_update(skip_locked=True)
             found = connection.execute(due).all()
             rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})

@@ -43,7 +43,7 @@ class FailureWriter:
     ) -> list[JobDecision]:
         """Decide what follows the error of each row; write and return the decisions.
 
-        The caller has locked the rows. `has_expired` means that their leases have expired: then fence off the
+        The caller has locked the rows. Set `has_expired` if their leases have expired, to fence off the
         owners.
         """
         decisions = [

@@ -144,8 +144,9 @@ class Inbox:
         admission = self._transitions.admission
         with self._database.transaction() as connection:
             due = admission.promote_due(connection, limit)
-        # Use three transactions. A single transaction would lock groups twice, and jobs after shares, so it
-        # could deadlock with a transaction that locks jobs before shares.
+        # Use three transactions. A single transaction would lock jobs after it has locked shares, and would
+        # lock groups in two rounds, so not in sorted order. It could deadlock with a transaction that locks
+        # jobs before shares.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._failures.write(
@@ -189,7 +190,10 @@ class Inbox:
         self._steps.start()
 
     def submit_advance(self, step: Transition) -> "Future[bool]":
-        """Advance a job in a group commit with concurrent callers. The result is False for a stale claim."""
+        """Advance a job in a group commit with concurrent callers.
+
+        The result of the future is False for a stale claim.
+        """
         return self._steps.submit(step)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ def unfinished_jobs(columns: Sequence[AnyColumn], *where: sa.ColumnElement[bool]
 
 
 def has_unfinished_job(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the condition that some unfinished job meets all of `where`."""
+    """Return the condition that some unfinished job meets all conditions in `where`."""
     return sa.or_(*(sa.exists(own_jobs(lane, inbox_jobs.c.job_id).where(*where)) for lane in UNFINISHED))
 
 

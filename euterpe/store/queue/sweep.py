@@ -44,8 +44,8 @@ class SweepTimer:
 
     def _run_sweep(self) -> int:
         now = time.monotonic()
-        # Set the time before the sweep. If the sweep fails, the next sweep is due only after a longer pause,
-        # so that claims go on meanwhile.
+        # Until the sweep ends, `_last` lies in the future. If the sweep fails, `_last` stays there, so the
+        # next sweep is due only after a longer pause, and claims go on meanwhile.
         self._last = now + _IDLE_PAUSES * self._every_s
         swept = self._sweep()
         self._last = now

@@ -13,7 +13,7 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# True if the job will never run again. Its credentials have been deleted then (`job_transitions.py`).
+# True if the job will never run again. `job_transitions.py` has deleted the credentials of such a job.
 _IS_OVER = _job.status.in_((JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)) | sa.and_(
     _job.status == JobStatus.FAILED, _job.attempt_count >= _job.max_attempts
 )

@@ -168,7 +168,7 @@ class Requesters:
         return Principal(row.requester_id, frozenset(row.scopes), limits)
 
     def webhook_secrets(self, requester_id: str) -> list[str]:
-        """Return the secrets that are valid now, newest first. Every webhook is signed with all of them."""
+        """Return the valid secrets, newest first. Every webhook has a signature by each of these secrets."""
         wanted = sa.select(webhook_secrets).where(
             _secret.requester_id == requester_id, _is_valid(_secret.expires_at, self._database.now)
         )

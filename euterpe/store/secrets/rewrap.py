@@ -1,9 +1,9 @@
 """KEK rotation: rewrap every data key under the active KEK, in small batches.
 
-A rotation can run under load. A row is written only if its KEK has not changed since the row was read, and a
-row of credentials only if their version has not changed either. So a refresh of credentials is never
-overwritten. A rotation can be interrupted: the next run needs no state of the interrupted run, because it
-rewraps each secret that is not under the active KEK.
+A rotation can run under load. A row is written only if its KEK has not changed since the row was read. For a
+row of credentials, the version of the credentials must not have changed either, so that a rotation never
+overwrites refreshed credentials. A rotation can be interrupted: the next run needs no state of the
+interrupted run, because it rewraps each secret that is not under the active KEK.
 """
 
 from collections.abc import Callable, Iterator, Sequence

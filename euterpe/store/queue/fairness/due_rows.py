@@ -34,7 +34,7 @@ class DueRows:
     def pick(self, connection: sa.Connection, limit: int) -> list[AnyRow]:
         """Lock and return up to `limit` of the oldest due rows.
 
-        If there are that many, also return a few rows of each of the next 50 requesters.
+        If `limit` rows are due, also return a few rows of each of the next 50 requesters.
         """
         oldest = connection.execute(self._oldest, {"limit": limit}).all()
         if len(oldest) < limit:
@@ -51,7 +51,7 @@ class DueRows:
     def _few_statement(self, columns: Sequence[AnyColumn]) -> AnySelect:
         own = self._table.c.requester_id == sa.bindparam("requester_id", type_=sa.Text)
         few = sa.select(*columns).where(lane_is(self._table, Lane.DELAYED), own)
-        # For SQLite the query names the index, for the same reason as in `lanes.own_jobs`.
+        # For SQLite the query names the index: `lanes.own_jobs` gives the reason.
         return self._in_time(few.with_hint(self._table, f"INDEXED BY {self._index}", "sqlite"))
 
     def _in_time(self, select: AnySelect) -> AnySelect:

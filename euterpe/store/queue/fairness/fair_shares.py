@@ -87,10 +87,10 @@ class FairShares:
     ) -> Ranks:
         """Charge each requester for its jobs; return the ranks of the jobs.
 
-        The ranks of a share ascend in the order of `jobs`. The jobs of a requester with a cap are charged and
-        ranked only with `past_cap`, which means that they have room under the cap. The shares in
-        `also_locked` are locked, because the transaction may charge them later, and on Postgres a transaction
-        must lock all its shares in sorted order.
+        The ranks of a share ascend in the order of `jobs`. Without `past_cap`, a job of a requester with a
+        cap gets the rank None, and its requester is not charged. Set `past_cap` if these jobs have room under
+        the cap. The shares in `also_locked` are locked, because the transaction may charge them later, and on
+        Postgres a transaction must lock all its shares in sorted order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
@@ -134,9 +134,9 @@ class FairShares:
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
         """Raise the virtual time of a queue to the highest rank that was claimed from the queue.
 
-        The row is written at most once in `advance_every_ms`. If another claim is writing the row, a later
-        claim writes this rank: otherwise all claims from a queue would wait for the row. A requester that
-        arrives between two writes starts at the last written time, which is slightly too early.
+        This process writes the row at most once in `advance_every_ms`. If another claim is writing the row, a
+        later claim writes this rank: otherwise all claims from a queue would wait for the row. A requester
+        that arrives between two writes starts at the last written time, which is slightly too early.
         """
         reached = self._due_to_write(queue, rank)
         if reached is None:
@@ -203,8 +203,8 @@ class FairShares:
         )
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
-        # The new row starts at the virtual time. A share whose finish is at or before the virtual time has no
-        # ready jobs left.
+        # `new.finish - new.charged` is the virtual time of the queue. A share whose finish is at or before
+        # this time has no ready jobs left.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),

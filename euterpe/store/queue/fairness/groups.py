@@ -77,9 +77,9 @@ class Groups:
             sa.true()
         )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
         insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
-        # This locks existing rows, in key order, and never updates them. Without the lock a prune could
-        # delete an idle group that the new jobs join, because a prune does not see these jobs before they are
-        # committed.
+        # The DO UPDATE locks existing rows, in key order, and never changes them. Without the lock a prune
+        # could delete an idle group that the new jobs join, because a prune does not see these jobs before
+        # they are committed.
         statement: sa.Executable = insert.on_conflict_do_update(
             index_elements=list(job_groups.primary_key), set_={"max_running": 0}, where=sa.false()
         )

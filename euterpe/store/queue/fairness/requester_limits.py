@@ -56,7 +56,7 @@ class RequesterLimits:
         """
         own = fair_shares.c.requester_id == requester_id
         with self._database.transaction() as connection:
-            # Lock the rows in the same order as an enqueue: otherwise this and an enqueue could deadlock.
+            # Lock the rows in the same order as an enqueue does: otherwise both transactions could deadlock.
             connection.execute(
                 sa.select(fair_shares).where(own).order_by(fair_shares.c.queue).with_for_update()
             )
@@ -66,7 +66,7 @@ class RequesterLimits:
             after = batch
 
     def _move_behind_cap(self, requester_id: str, after: str) -> str | None:
-        """Move one batch of ready jobs; return the id of the batch's last job, or None if no job was left."""
+        """Move one batch of ready jobs to `capped`; return the last job's id, or None if no job was left."""
         some = own_jobs(Lane.READY, _job.job_id).where(_job.requester_id == requester_id, _job.job_id > after)
         some = some.order_by(_job.job_id).limit(_BATCH).with_for_update()
         with self._database.transaction() as connection:
