@@ -18,8 +18,8 @@ TRIAL_SLOW_AFTER_S = 0.1
 # gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.
 OPEN_AFTER = 3
 _FIRST_PROBE_S, _LONGEST_PROBE_S = 5.0, 300.0
-# After this many error answers in a row the receiver counts as refusing. A success resets the count, so one
-# bad event among good events is not enough.
+# After this many error answers in a row the receiver counts as refusing. A success resets the count, so a
+# receiver that refuses only a few of its events does not count as refusing.
 _REFUSING_AFTER = 5
 # After an outage of at least this length, waiting events are sent early. After a shorter outage they are due
 # soon anyway. Without this limit, a few events that always time out would be sent again after each success of
@@ -81,7 +81,8 @@ class Destination:
     def next_event(self) -> ClaimedEvent | None:
         """Return the next event to send, or None if each waiting job has a send under way.
 
-        It is the event with the lowest sequence of the first waiting job without a send under way.
+        The next event is the event with the lowest sequence of the first waiting job that has no send under
+        way.
         """
         busy = {send.event.job_id for send in self.sends}
         free = next((entry.event for entry in self.waiting if entry.event.job_id not in busy), None)
@@ -226,7 +227,7 @@ class RequesterQueue:
         self.active.setdefault(destination.key[1], destination)
 
     def take_turn(self, destination: Destination) -> None:
-        """Move a destination behind the others, or make it inactive if no event waits for it."""
+        """Move a destination behind the other destinations, or make it inactive if no event waits for it."""
         del self.active[destination.key[1]]
         if destination.waiting:
             self.active[destination.key[1]] = destination

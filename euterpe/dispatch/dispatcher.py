@@ -209,7 +209,8 @@ class Dispatcher:
     def _wait(self) -> None:
         """Wait for a wake-up, for the next poll, or for the next change.
 
-        The changes are: a send counts as slow, an event has waited long, or the pause for the keys ends.
+        There are three changes: a send begins to count as slow, an event has waited long, or the pause for
+        the keys ends.
         """
         with self._lock:
             changes = (self._scheduler.next_change(), self._keys.seconds_left or None)
@@ -282,7 +283,8 @@ class Dispatcher:
             for refusal in self._scheduler.refuse():
                 self._refuse(refusal)
             if outcome is None:
-                # The claim thread sends the event or postpones it.
+                # Nothing was sent, because the database or the key provider is unavailable. Put the event
+                # back into the scheduler: the claim thread sends it later or postpones it.
                 self._scheduler.add([send.event])
                 return None
             if self._loop.is_stopping:

@@ -41,7 +41,8 @@ class KeysPause:
     def begin_trial(self) -> bool:
         """Permit one trial send if a pause has ended. Return whether the trial was permitted.
 
-        The next pause begins now, so the next trial does not depend on the result of this trial.
+        The next pause begins now, so the next trial is permitted after this pause even if the present trial
+        has no result.
         """
         if self._until is None or self._clock() < self._until:
             return False

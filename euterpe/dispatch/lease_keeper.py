@@ -59,9 +59,9 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
             held.ends = self._end(requested_at) if held.event.event_id in kept else requested_at
 
     def _end(self, requested_at: float) -> float:
-        """Return the time at which the lease ends for us.
+        """Return the end of a lease by our clock, counted from the request that set the lease.
 
-        In the database the lease does not end earlier, because the database counts it from a later moment.
+        In the database the lease ends no earlier, because the database counts the lease from a later moment.
         """
         return requested_at + self._lease_ms / 1000
 

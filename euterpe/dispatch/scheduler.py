@@ -103,7 +103,7 @@ class SendScheduler:
 
         Return 0 if more than a batch of the waiting events can be sent soon, or if too many events wait.
         Events that cannot be sent soon do not count for the first limit, so that they take no room from
-        others.
+        other events.
         """
         now, load = self._clock(), SendCounts(self._sends)
         ready = sum(min(len(d.waiting), self._sendable(d, load, now)) for d in self._waiting_ones())
@@ -169,7 +169,7 @@ class SendScheduler:
         return refusals
 
     def hand_back(self) -> list[Postponement]:
-        """Remove and return events that cannot be sent soon, if they have waited long or too many wait."""
+        """Remove and return events that cannot be sent soon, if they waited long or too many events wait."""
         now, load, is_crowded = self._clock(), SendCounts(self._sends), self._is_crowded()
         surplus = ((d, d.waiting[self._sendable(d, load, now) :]) for d in self._waiting_ones())
         return [

@@ -5,8 +5,8 @@ slow sends until the send ends. Every send reserves a slot for slow sends at its
 `concurrency` is free again after half a second at the latest, even if no receiver answers.
 
 A requester may hold as many slots as are free. This is a dynamic threshold, as in shared buffers of network
-switches: one busy requester gets half of the slots, two get a third each, and some slots are always left for
-a requester that holds none.
+switches: one busy requester gets half of the slots, two busy requesters get a third each, and some slots are
+always left for a requester that holds none.
 """
 
 from collections import Counter

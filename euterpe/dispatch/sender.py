@@ -220,8 +220,8 @@ def _reason(error: EuterpeError) -> str:
 def _delivery(
     event: ClaimedEvent, decision: DeliveryDecision, answer: EgressResponse | None, took_ms: int, url: str
 ) -> Delivery:
-    # A receiver that answered 429 or named a time gets no request earlier, even if it recovers from an
-    # outage.
+    # If the receiver answered 429 or sent a `Retry-After`, the event waits for its whole delay, even if the
+    # receiver recovers from an outage earlier.
     is_timed = answer is not None and (answer.status == 429 or "retry-after" in answer.headers)
     waits_for = origin_of(event.url) if isinstance(decision, Redeliver) and not is_timed else None
     if answer is None:
