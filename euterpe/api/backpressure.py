@@ -1,10 +1,10 @@
 """Backpressure: limits on unfinished jobs and on open waits, per requester and for all requesters together.
 
-A count of unfinished jobs takes as long as an enqueue, so not every request can count them. If a count leaves
-free places, it is reused for at least one second: without new requests, the number of unfinished jobs only
-falls. API processes do not share their counts, so in that second each process may fill all places that its
-own count left free. A count of a million jobs is slow, so the counts of a limit take at most a twentieth of
-the time.
+A count of unfinished jobs takes as long as an enqueue, so the API does not count them for every request. If a
+count leaves free places, it is reused for at least one second, because without new requests the number of
+unfinished jobs only falls. API processes do not share their counts, so in that second each process may fill
+all places that its own count left free. A count of a million jobs is slow, so the counts of a limit take at
+most a twentieth of the time.
 """
 
 import asyncio

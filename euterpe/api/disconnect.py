@@ -18,7 +18,7 @@ async def while_connected(work: Awaitable[T], receive: Receive) -> T:
 async def run_until(disconnected: Awaitable[None], work: Awaitable[T]) -> T:
     """Return the result of `work`, or cancel it and raise ClientDisconnect if `disconnected` ends first.
 
-    If both have ended, return the result.
+    If both `work` and `disconnected` have ended, return the result.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(disconnected)

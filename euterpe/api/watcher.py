@@ -112,9 +112,9 @@ class Watcher:
         return self._every_s
 
     def _pause_after(self, error: Exception) -> float:
-        """Log the error of a poll and return the pause before the next poll. No change is lost.
+        """Log the error of a poll and return the pause before the next poll.
 
-        The next poll compares its versions with those of the last successful poll.
+        No change is lost, because the next poll compares its versions with those of the last successful poll.
         """
         if isinstance(error, EuterpeError):
             _log.warning("watch_failed", code=error.code)
