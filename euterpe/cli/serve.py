@@ -112,7 +112,8 @@ def _open_stop_pipe() -> int:
 
     A second signal ends the process without a drain.
 
-    A lock or an event is not enough: a signal that arrives just before the wait would not end the wait.
+    A `threading.Event` is not enough. Python runs a signal handler only between bytecodes, so if a signal
+    arrives just before the main thread blocks in `wait`, the handler does not run and the wait does not end.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

@@ -11,7 +11,7 @@ MINIMUM_WINDOW_SECONDS = 300  # contract §8
 
 class NonceCache(Protocol):
     def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
-        """Store `nonce` until the end of the second `keep_until`.
+        """Store `nonce` until `keep_until`, inclusive. Both times are in epoch seconds.
 
         Raise `ReplayedNonce` if it is stored already.
 

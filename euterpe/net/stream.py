@@ -72,9 +72,10 @@ class GuardedStream(httpcore.NetworkStream):
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """Return whether an idle connection must not be used again, when `info` is `is_readable`.
+        """Answer httpcore's query `is_readable`: return True if this idle connection must not be used again.
 
-        A connection must not be used again if it is too old, or if it is readable: then the peer closed it.
+        It must not be used again if it is too old, or if it is readable, because then the peer closed it.
+        Return None for any other `info`.
         """
         if info != "is_readable":
             return None
