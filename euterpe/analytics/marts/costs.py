@@ -129,7 +129,7 @@ def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
 
 
 def _estimated(whole: Row) -> str:
-    """Return how much of the processor time is estimated, or an empty string if no part of it is."""
+    """Return how much of the processor time is estimated, or an empty string if nothing is estimated."""
     hours = whole["estimated_hours"]
     if not hours:
         return ""

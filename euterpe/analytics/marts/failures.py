@@ -47,7 +47,7 @@ TABLE = Table(
         first_seen time When the first of these attempts ended.
         last_seen time When the last of these attempts ended.
         last_week long Number of these attempts in the last seven days of the history.
-        week_before long Number of these attempts in the seven days before the last seven.
+        week_before long Number of these attempts in the seven days before last_week.
         trend string new (all attempts in last_week), gone (none in last_week), rising, falling or steady.
     """),
 )

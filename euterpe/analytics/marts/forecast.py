@@ -40,7 +40,7 @@ TABLE = Table(
         service_seconds double Mean of the time that all attempts of a job take together.
         service_cv2 double Squared coefficient of variation of the time that all attempts of a job take.
         load double Slots kept busy in the busiest hour: arrivals_per_hour x service_seconds / 3600.
-        weekly_growth double Weekly growth of arrivals, from up to eight whole weeks; 0 with less than three.
+        weekly_growth double Weekly growth of arrivals, from up to eight whole weeks; 0 with fewer than three.
         forecast_load double load on the day of the forecast (in 30 days), if it grows by weekly_growth.
         slots_now long Largest number of attempts at once in the last 28 days.
         slots_needed long Fewest slots that keep the p95 wait within the target at forecast_load.

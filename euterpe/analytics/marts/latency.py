@@ -30,9 +30,9 @@ TABLE = Table(
         queue
         stage string waiting (due_at to first claim), fetch, encode, upload or total (due_at to end of job).
         count long Number of jobs or attempts measured.
-        p50_ms double Median in milliseconds: half of them took at most this long.
-        p95_ms double 95th percentile in milliseconds: 95 % of them took at most this long.
-        p99_ms double 99th percentile in milliseconds: 99 % of them took at most this long.
+        p50_ms double Median in milliseconds: half of the measured times are at most this long.
+        p95_ms double 95th percentile in milliseconds: 95 % of the measured times are at most this long.
+        p99_ms double 99th percentile in milliseconds: 99 % of the measured times are at most this long.
         max_ms double The longest time measured, in milliseconds.
     """,
         JOB_FACTS,

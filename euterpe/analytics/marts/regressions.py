@@ -45,8 +45,8 @@ TABLE = Table(
         before double Value with the baseline: geometric mean speed, or encoder failures per attempt.
         after double The same value with the newer version.
         change double after / before - 1 for speed; after - before for failure_rate.
-        count_before long Number of compared attempts with the baseline: the latest ones.
-        count_after long Number of compared attempts with the newer version: the latest ones.
+        count_before long Number of compared attempts with the baseline, its latest attempts.
+        count_after long Number of compared attempts with the newer version, its latest attempts.
         p_value double p-value of the change, Holm-corrected for all comparisons; null with too few attempts.
         verdict string worse, better, too few, or no evidence (p > 1 %, change < 3 % of speed or 0.5 points).
     """,
