@@ -26,8 +26,8 @@ from euterpe.domain.profiles import PROFILES
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import Lane
 from euterpe.domain.units import format_duration
-from euterpe.media.media_info import MediaInfo, StreamInfo
-from euterpe.media.plan import plan
+from euterpe.media.planning.plan import plan
+from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import CONTAINERS
 from euterpe.runtime.installation import DISTRIBUTION
 from euterpe.settings import load

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 import euterpe
 from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
-from euterpe.media.memory import memory_of_the_machine
+from euterpe.media.sandbox.memory import memory_of_the_machine
 
 _JAVA = 17
 # With UTC, all Python processes and the JVM agree on instants, whatever the driver's time zone is.

@@ -19,8 +19,8 @@ from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.media.ffmpeg import find_ffmpeg
-from euterpe.media.plan import Plan, plan
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.planning.plan import Plan, plan
+from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.store import Store
 from euterpe.wiring.services import threads_of_a_slot

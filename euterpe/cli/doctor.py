@@ -115,7 +115,7 @@ def _ffmpeg(settings: Settings) -> str:
 
 def _sandbox(settings: Settings) -> Iterator[CheckResult]:
     """Start the sandbox of a worker, and yield a result for each layer of the sandbox."""
-    from euterpe.media.sandbox import Sandbox
+    from euterpe.media.sandbox.sandbox import Sandbox
 
     try:
         with Sandbox(Path(os.devnull)) as sandbox:

@@ -69,7 +69,7 @@ def dispatcher() -> None:
 
 
 def _run(start: "Callable[[Services], None]") -> None:
-    from euterpe.media.confine import forbid_inspection
+    from euterpe.media.sandbox.confine import forbid_inspection
     from euterpe.wiring.services import running
 
     settings = load()

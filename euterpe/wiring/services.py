@@ -14,8 +14,8 @@ from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.job_limits import JobLimits
 from euterpe.media.ffmpeg import examine_ffmpeg, find_ffmpeg
-from euterpe.media.memory import memory_of_a_slot, memory_of_the_machine
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.memory import memory_of_a_slot, memory_of_the_machine
+from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.net.pace import MinimumPace
 from euterpe.net.policy import EgressPolicy

@@ -12,12 +12,12 @@ from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.retry import JobError
 from euterpe.domain.spec import JobSpec, resolve_outputs
 from euterpe.domain.states import JobStatus
-from euterpe.media.encode import encode, max_output_bytes
-from euterpe.media.media_info import MediaInfo
-from euterpe.media.plan import Plan, plan
-from euterpe.media.progress import EncodeProgress
-from euterpe.media.sandbox import Sandbox
-from euterpe.media.verify import MadeFile, verify
+from euterpe.media.encoding.encode import encode, max_output_bytes
+from euterpe.media.encoding.progress import EncodeProgress
+from euterpe.media.encoding.verify import MadeFile, verify
+from euterpe.media.planning.plan import Plan, plan
+from euterpe.media.sandbox.sandbox import Sandbox
+from euterpe.media.source.media_info import MediaInfo
 from euterpe.net.egress import Egress
 from euterpe.storage.publication import Owner
 from euterpe.storage.source import SourceObject

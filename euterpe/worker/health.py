@@ -13,7 +13,7 @@ import structlog
 from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import JobError
 from euterpe.media.errors import MediaError
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.storage.errors import StorageError
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.workdir import WorkDir

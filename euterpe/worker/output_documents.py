@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from euterpe.media.verify import MadeFile
+from euterpe.media.encoding.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
 # The store accepts 256 KiB of outputs per row: a libSQL server returns at most 10 MiB, in which 15 rows or

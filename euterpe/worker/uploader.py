@@ -7,7 +7,7 @@ from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.own_source import ADVICE, find_overwritten_source
 from euterpe.domain.spec import JobSpec
-from euterpe.media.verify import MadeFile
+from euterpe.media.encoding.verify import MadeFile
 from euterpe.storage.errors import StorageError
 from euterpe.storage.publication import Owner
 from euterpe.storage.storage import Storage

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from errno import EACCES, EBADF, ENOSYS, EPERM
 from pathlib import Path
 
-from euterpe.media.confine import ResourceLimits
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.confine import ResourceLimits
+from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media import attacker
 from tests.media.children import output
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from euterpe.media.child import Child
-from euterpe.media.confine import ResourceLimits
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.child import Child
+from euterpe.media.sandbox.confine import ResourceLimits
+from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.media_steps import TIMEOUT_S
 from tests.media.processes import children_of, wait_for_exit
 

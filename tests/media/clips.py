@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.media.ffmpeg import find_ffmpeg
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.sandbox import Sandbox
 
 SECONDS = 2
 _SOUND = "-f lavfi -i sine=440:duration=2"

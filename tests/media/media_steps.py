@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from euterpe.domain.outputs import M4aOutput, Mp4Output, OutputSpec
-from euterpe.media.encode import EncodeStats, encode
-from euterpe.media.media_info import MediaInfo
-from euterpe.media.plan import Plan, plan
-from euterpe.media.progress import EncodeProgress
-from euterpe.media.sandbox import Sandbox
-from euterpe.media.verify import MadeFile, verify
+from euterpe.media.encoding.encode import EncodeStats, encode
+from euterpe.media.encoding.progress import EncodeProgress
+from euterpe.media.encoding.verify import MadeFile, verify
+from euterpe.media.planning.plan import Plan, plan
+from euterpe.media.sandbox.sandbox import Sandbox
+from euterpe.media.source.media_info import MediaInfo
 
 # Longer than any step takes on a slow machine.
 TIMEOUT_S = 60.0

@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from euterpe.media.child import Child
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.child import Child
+from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.children import LIMITS, first_output
 
 _THREADS = """

@@ -10,8 +10,8 @@ import platform
 import runpy
 import sys
 
-from euterpe.media import confine, seccomp
-from euterpe.media.system_calls import NEVER, Condition, Rule
+from euterpe.media.sandbox import confine, seccomp
+from euterpe.media.sandbox.system_calls import NEVER, Condition, Rule
 
 _NUMBERS = {  # the numbers on x86-64 and arm64
     "unshare": (272, 97),

@@ -5,8 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
-from euterpe.media.confine import ResourceLimits
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.confine import ResourceLimits
+from euterpe.media.sandbox.sandbox import Sandbox
 
 with Sandbox(Path("/bin/true")) as sandbox:
     limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60)

@@ -247,5 +247,5 @@ def _check_search(places: Mapping[str, bytes], planted: str) -> None:
     assert {where for where in places if where.startswith("answer")} <= found
     assert {"column inbox_jobs.spec", "column job_outbox_events.payload", "file careless"} <= found
     running = b"\n".join(content for where, content in places.items() if where.startswith("cmdline"))
-    assert b"euterpe.media.fork_server" in running
+    assert b"euterpe.media.sandbox.fork_server" in running
     assert b"libx264" in running

@@ -12,7 +12,7 @@ import pytest
 from euterpe.crypto.errors import UnknownKek
 from euterpe.domain.rows import JobRow
 from euterpe.domain.states import JobStatus
-from euterpe.media.child import Child
+from euterpe.media.sandbox.child import Child
 from euterpe.net.errors import EgressUnreachable
 from euterpe.worker import attempt
 from tests.net.servers import Server

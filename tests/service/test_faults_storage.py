@@ -10,7 +10,7 @@ import pytest
 
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
-from euterpe.media.child import Child
+from euterpe.media.sandbox.child import Child
 from euterpe.store.engine.wakeup import Topic
 from tests.net.servers import Server
 from tests.s3 import S3Server

@@ -15,8 +15,8 @@ from euterpe.domain.retry import Backoff
 from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
-from euterpe.media.child import Child
-from euterpe.media.sandbox import Sandbox
+from euterpe.media.sandbox.child import Child
+from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.settings import Settings

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from euterpe.media.verify import MadeFile
+from euterpe.media.encoding.verify import MadeFile
 from euterpe.storage.transfer import Stored
 from euterpe.worker.output_documents import MAX_FILES_BYTES, output_documents
 

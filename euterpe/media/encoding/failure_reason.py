@@ -1,0 +1,122 @@
+"""Classify an ffmpeg failure from its exit status, resource usage and stderr.
+
+Facts from the kernel (signal, processor time, memory) decide whether a retry can help and whose fault the
+failure is. The stderr of ffmpeg quotes the source, which may contain any text (invariant `blame`). So stderr
+selects only among codes that are all permanent and all blame the source.
+"""
+
+import re
+import signal
+
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.errors import MediaError
+from euterpe.media.sandbox.child import Exit
+from euterpe.media.sandbox.confine import ResourceLimits
+
+_KEPT_BYTES = 16 * 1024
+_SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
+
+# A process that fails at its memory limit has rarely touched all the memory that it reserved: an encode of
+# 2160 lines failed with 28 % of 512 MiB resident, but a process that filled its limit had 100 % resident. So
+# a usage above this share proves that the memory ran out, and a usage below it proves nothing.
+_MEMORY_SHARE = 0.75
+# The exit code of ffmpeg after a signal that it catches, such as SIGXCPU.
+_CAUGHT_A_SIGNAL = 255
+# The kernel compares the limit with time that it counts in sampled ticks, but it reports measured time. The
+# two differ: on a busy machine, under a limit of 1 s, a process received SIGXCPU after a measured 0.85 s.
+_CLOCK_SHARE = 0.75
+
+# The first pattern that matches decides. Every code here is permanent and blames the source.
+_STDERR_PATTERNS = (
+    # The last packet of a truncated file is corrupt, so in these containers a corrupt packet counts as
+    # truncation. In other containers a packet may be corrupt in a file that is not truncated.
+    (
+        r"in#0/(?:mov|matroska|avi|wav)\S* .*corrupt input packet"
+        r"|partial file|moov atom not found|ended prematurely|[Tt]runcated|end of file",
+        ErrorCode.SOURCE_TRUNCATED,
+        "the source is cut off",
+    ),
+    (
+        r"not on whitelist|[Dd]ecoder .*not found|no decoder found|size .* is invalid|not implemented",
+        ErrorCode.SOURCE_UNSUPPORTED,
+        "the source has something in it that is not supported",
+    ),
+    (r"Invalid data|[Ee]rror .*decod|[Cc]orrupt", ErrorCode.SOURCE_DAMAGED, "the source is damaged"),
+)
+
+# After the first error each further component of ffmpeg stops, and logs one of these messages.
+_FOLLOW_UP = re.compile(
+    "Task finished|Terminating thread|Conversion failed|Nothing was written|Error sending frames"
+)
+# Paths on our disk and addresses in ffmpeg's memory are not shown to a requester.
+_PRIVATE = re.compile(r" @ 0x[0-9a-f]+|(?<![\w/])/[^\s:'\"]+")
+
+
+class FailureReason:
+    """The tail of ffmpeg's stderr, bounded in size, and the error that follows from it."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def add(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_KEPT_BYTES:]
+
+    @property
+    def text(self) -> str:
+        """Return the tail as printable text, without addresses and paths."""
+        shown = _PRIVATE.sub("", self._tail.decode(errors="replace"))
+        return "".join(char if char.isprintable() or char == "\n" else "?" for char in shown)
+
+    def verdict(self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError:
+        """Return why the process failed.
+
+        `held_memory_bytes` is the largest observed use of the memory that `limits.memory_bytes` limits.
+        """
+        if (proved := error_from_exit(end, limits, held_memory_bytes)) is not None:
+            return proved
+        text = self.text
+        for pattern, code, message in _STDERR_PATTERNS:
+            if re.search(pattern, text):
+                return MediaError(code, self._with_stderr(message))
+        how = f"died of {_signal_name(-end.code)}" if end.code < 0 else f"failed with exit code {end.code}"
+        return MediaError(ErrorCode.ENCODE_FAILED, self._with_stderr(f"ffmpeg {how}"))
+
+    def _with_stderr(self, message: str) -> str:
+        lines = [
+            line.strip() for line in self.text.splitlines() if line.strip() and not _FOLLOW_UP.search(line)
+        ]
+        shown = " · ".join(lines[:_SHOWN_LINES])[:_SHOWN_CHARACTERS]
+        return f"{message}: {shown}" if shown else message
+
+
+def error_from_exit(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError | None:
+    """Return the error that the exit status and resource usage prove, or None when they prove nothing."""
+    if end.code == -signal.SIGXFSZ:
+        return MediaError(ErrorCode.OUTPUT_TOO_LARGE, "an output grew larger than is allowed")
+    if _used_up_its_time(end, limits):
+        return MediaError(ErrorCode.ENCODE_TIMEOUT, "the process used more processor time than is allowed")
+    if max(end.peak_memory_bytes, held_memory_bytes) >= limits.memory_bytes * _MEMORY_SHARE:
+        return MediaError(
+            ErrorCode.OUT_OF_MEMORY, "the job needs more memory than its slot on this worker has"
+        )
+    if end.code == -signal.SIGKILL:
+        return MediaError(
+            ErrorCode.ENCODE_KILLED, "the process was killed from outside, within its own limits"
+        )
+    return None
+
+
+def _signal_name(number: int) -> str:
+    """Return the name of a signal. Signals 32, 33 and most real-time signals have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _used_up_its_time(end: Exit, limits: ResourceLimits) -> bool:
+    """Return whether the process reached its limit of processor time. At the limit the kernel sends SIGXCPU,
+    which ffmpeg catches, and SIGKILL some seconds later."""
+    if end.code == -signal.SIGXCPU or end.cpu_seconds >= limits.cpu_seconds:
+        return True
+    return end.code == _CAUGHT_A_SIGNAL and end.cpu_seconds >= limits.cpu_seconds * _CLOCK_SHARE

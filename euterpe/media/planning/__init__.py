@@ -1,0 +1,1 @@
+"""Decide how outputs are made from a source, as frozen data. No I/O."""

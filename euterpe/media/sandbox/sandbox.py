@@ -1,0 +1,253 @@
+"""The sandbox: run ffmpeg and probes on untrusted media in confined child processes.
+
+A `Sandbox` has one helper process (`fork_server`), which forks the children. If the helper is killed, its
+children are lost, and the next call starts another helper.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+from euterpe.domain.error_codes import ErrorCode, Fault, RetryClass
+from euterpe.media.encoding.failure_reason import error_from_exit
+from euterpe.media.errors import MediaError
+from euterpe.media.sandbox.child import HELPER_TIMEOUT_S, Child, Exit, receive_first_message
+from euterpe.media.sandbox.confine import ResourceLimits
+from euterpe.media.sandbox.isolation import Isolation
+from euterpe.media.source.media_info import MediaInfo
+
+_MAX_ANSWER_BYTES = 4 << 20
+# The interval at which `on_tick` is called while a child examines a file.
+_TICK_S = 0.5
+_TASK_LIMITS = ResourceLimits(memory_bytes=4 << 30, cpu_seconds=60)
+
+# The files that a program needs to start and to count its cores. None of them is private.
+_SYSTEM_PATHS = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/etc/ld.so.cache",
+    "/proc/cpuinfo",
+    "/sys/devices/system/cpu",
+    "/dev/null",
+    "/dev/urandom",
+)
+
+
+class Sandbox:
+    """A fork server and its children. Thread-safe.
+
+    Call `start` and `stop`, or use it as a context manager. `stop` kills all children.
+    """
+
+    def __init__(self, ffmpeg: Path) -> None:
+        self.ffmpeg = ffmpeg
+        self.isolation = Isolation(no_network=False, no_files=False, few_system_calls=False)
+        self._lock = threading.Lock()
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._children = weakref.WeakSet[Child]()  # this helper's children that are not closed yet
+
+    def start(self) -> None:
+        """Start the helper process and set `isolation`. Do nothing if it was started before."""
+        with self._lock:
+            if self._helper is None:
+                self._start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: ResourceLimits) -> Child:
+        """Execute `argv` in `cwd`. It can access only this folder, its own files and system files.
+
+        `fds` maps file descriptors of the child to our open descriptors. Stdout and stderr are piped.
+        """
+        return self._start_child(_order_to_execute(argv, writable=True), fds, cwd, limits)
+
+    def check(self) -> None:
+        """Run `ffmpeg -version` in a child as a self-test. Raise MediaError or OSError if the test fails."""
+        order = _order_to_execute([str(self.ffmpeg), "-version"], writable=False)
+        with self._start_child(order, {}, Path("/"), _TASK_LIMITS) as child:
+            deadline = monotonic() + HELPER_TIMEOUT_S
+            for _ in child.events(_TICK_S):
+                if monotonic() > deadline:
+                    raise MediaError(ErrorCode.SANDBOX_FAILED, "a trivial child process does not end")
+            if child.end.code != 0:
+                raise MediaError(
+                    ErrorCode.SANDBOX_FAILED, f"a trivial child ended with code {child.end.code}"
+                )
+
+    def call(
+        self,
+        task: str,
+        arguments: Mapping[str, Any],
+        *,
+        blame: ErrorCode,
+        fds: Mapping[int, int] | None = None,
+        cwd: Path | None = None,
+        on_tick: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """Return the result of a task of `child_tasks`, run in a child that can open only files in `cwd`.
+
+        Raise with the code `blame` when the media file makes the child fail. `on_tick` may raise to stop the
+        task. When this method returns or raises, the child has ended.
+        """
+        order = {"task": task, "arguments": arguments, "readable": ["."] if cwd else [], "writable": False}
+        with self._start_child(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
+            return answer_of(child, blame, on_tick, _TASK_LIMITS)
+
+    def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
+        """Return container and streams of a source. The offset of `fd` is not used and does not change."""
+        with reopened(fd) as own:
+            found = self.call(
+                "probe", {"fd": 3}, blame=ErrorCode.SOURCE_UNSUPPORTED, fds={3: own}, on_tick=on_tick
+            )
+        return MediaInfo.parse(found, os.fstat(fd).st_size)
+
+    def _start_child(
+        self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: ResourceLimits
+    ) -> Child:
+        with ExitStack() as ours, ExitStack() as theirs:
+            channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.callback(channel.close)
+            theirs.callback(far_end.close)
+            outputs, given = {}, dict(fds)
+            for target in (1, 2):
+                outputs[target], given[target] = os.pipe()
+                ours.callback(os.close, outputs[target])
+                theirs.callback(os.close, given[target])
+            folder = os.open(cwd, os.O_PATH | os.O_DIRECTORY)
+            theirs.callback(os.close, folder)
+            # Pass the order as a file, because the order for the sprite sheets of a 24-hour source is too
+            # large for a message.
+            order_file = theirs.enter_context(os.fdopen(os.memfd_create("order"), "wb"))
+            order_file.write(json.dumps({**order, "targets": [*given], "limits": asdict(limits)}).encode())
+            order_file.flush()
+            self._send([far_end.fileno(), order_file.fileno(), folder, *given.values()])
+            # Close `far_end` before reading: with our own copy of it open, we would not see the helper's
+            # death.
+            theirs.close()
+            child = Child(channel, outputs)
+            ours.pop_all()
+            with self._lock:
+                self._children.add(child)
+            return child
+
+    def _send(self, fds: Sequence[int]) -> None:
+        with self._lock:
+            if self._control is None:
+                raise MediaError(ErrorCode.SANDBOX_FAILED, "the sandbox is not started")
+            try:
+                socket.send_fds(self._control, [b"order"], fds)
+            except (ConnectionError, TimeoutError):
+                self._stop()
+                self._start()
+                socket.send_fds(self._control, [b"order"], fds)
+
+    def _start(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._helper = subprocess.Popen(  # noqa: S603  our own module
+                [sys.executable, "-P", "-m", "euterpe.media.sandbox.fork_server", str(theirs.fileno())],
+                env={
+                    "LANG": "C.UTF-8",
+                    "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
+                    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # fewer page faults for decoded pictures
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # signals from a terminal (Ctrl-C) must reach the worker only
+            )
+        try:
+            self.isolation = Isolation(**receive_first_message(self._control)[0])
+        except BaseException:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._helper is not None:
+            try:
+                self._helper.wait(HELPER_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._helper.kill()
+                self._helper.wait()
+            self._helper = None
+        for child in self._children:  # children may outlive a helper that was killed
+            child.kill()
+        self._children.clear()
+
+
+@contextmanager
+def reopened(fd: int) -> Iterator[int]:
+    """Yield a read-only descriptor of the same file, with an offset of its own."""
+    own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+    try:
+        yield own
+    finally:
+        os.close(own)
+
+
+def _order_to_execute(argv: Sequence[str], *, writable: bool) -> dict[str, Any]:
+    program = Path(argv[0])
+    readable = [str(program), str(program.parent.parent / "lib"), *_SYSTEM_PATHS]
+    return {"argv": [*argv], "readable": readable, "writable": writable}
+
+
+def answer_of(child: Child, blame: ErrorCode, on_tick: Callable[[], None], limits: ResourceLimits) -> Any:
+    """Return the result of a child's task. Raise with the code `blame` when the file made the child fail."""
+    output, deadline = bytearray(), monotonic() + HELPER_TIMEOUT_S
+    for event in child.events(_TICK_S):
+        on_tick()
+        if event is not None and event[0] == 1:
+            output += event[1]
+        if monotonic() > deadline or len(output) > _MAX_ANSWER_BYTES:
+            raise MediaError(blame, "takes too long, or has too much in it, to be looked into")
+    if child.end.code != 0:
+        raise _failure_of(child.end, blame, limits)
+    try:
+        answer = json.loads(output)
+        if "error" not in answer:
+            return answer["found"]
+        code, message = answer["error"]
+        error = MediaError(ErrorCode[str(code).upper()], message)
+    except (KeyError, TypeError, ValueError, RecursionError):  # "[[[[…" raises RecursionError
+        raise MediaError(blame, "makes the process that looks into it lie") from None
+    # A compromised child may report any error, so accept only permanent errors that blame the file.
+    blames_the_file = error.code.fault is Fault.SOURCE and error.retry_class is RetryClass.PERMANENT
+    raise error if blames_the_file else MediaError(blame, str(error))
+
+
+def _failure_of(end: Exit, blame: ErrorCode, limits: ResourceLimits) -> MediaError:
+    """Return why the examination of a file failed. Blame the file, except where facts prove another cause."""
+    proved = error_from_exit(end, limits)
+    if proved is not None and proved.code is ErrorCode.ENCODE_KILLED:
+        return MediaError(
+            ErrorCode.SANDBOX_FAILED, "the process that looked into a file was killed from outside"
+        )
+    if proved is not None and proved.code is ErrorCode.OUT_OF_MEMORY:
+        return proved
+    return MediaError(blame, f"breaks the process that looks into it (exit code {end.code})")

@@ -1,0 +1,209 @@
+"""Tests of encodes: every output is playable and as specified, for every kind of source."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.codecs import codecs_for
+from euterpe.domain.profiles import PROFILES
+from euterpe.media.encoding.encode import max_output_bytes
+from euterpe.media.encoding.progress import EncodeProgress
+from euterpe.media.errors import MediaError
+from euterpe.media.planning.plan import plan
+from euterpe.media.sandbox.sandbox import Sandbox
+from tests.media.clips import Clips
+from tests.media.media_steps import FILM, SOUND, TIMEOUT_S, film, make, probe, run
+
+
+def test_the_profiles_make_a_film_and_its_sound_from_one_decode(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    outputs = (*PROFILES["h264-720p"].outputs, *PROFILES["audio-aac"].outputs)
+    made = make(sandbox, clips.make("film.mp4"), outputs, tmp_path)
+    assert [(file.output, file.name, file.content_type, file.width, file.height) for file in made] == [
+        ("mp4", "mp4.mp4", "video/mp4", 320, 180),
+        ("audio", "audio.m4a", "audio/mp4", None, None),
+    ]
+    assert [file.path for file in made] == [tmp_path / "mp4.mp4", tmp_path / "audio.m4a"]
+    for file, codecs in zip(made, (["h264", "aac"], ["aac"]), strict=True):
+        assert file.duration_seconds == pytest.approx(2.0, abs=0.05)
+        assert [stream.codec for stream in probe(sandbox, file.path).streams] == codecs
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("video", "mp4")])
+def test_every_codec_is_made(clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str) -> None:
+    (made,) = make(sandbox, clips.make("film.mp4"), [film(codec, height=90)], tmp_path)
+    video = probe(sandbox, made.path).video
+    assert video is not None
+    assert (video.codec, video.width, video.height, video.pixel_format) == (codec, 160, 90, "yuv420p")
+    if codec == "hevc":
+        assert b"hvc1" in made.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name", ["film.mkv", "film.webm", "film.ts", "film.avi", "film.mov", "hevc.mp4", "av1.mp4", "uneven.mkv"]
+)
+def test_films_of_every_container_and_codec_are_read(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, name: str
+) -> None:
+    (made,) = make(sandbox, clips.make(name), [FILM], tmp_path)
+    assert (made.width, made.height) == (160, 90)
+    assert made.duration_seconds == pytest.approx(2.0, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sound.mp3", (1, 44100)),
+        ("sound.wav", (1, 44100)),
+        ("sound.flac", (1, 44100)),
+        ("sound.ogg", (1, 44100)),
+        ("surround.mkv", (2, 48000)),
+        ("cover.m4a", (1, 44100)),
+    ],
+)
+def test_sound_of_every_kind_is_read(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, name: str, expected: tuple[int, int]
+) -> None:
+    (made,) = make(sandbox, clips.make(name), [SOUND], tmp_path)
+    (stream,) = probe(sandbox, made.path).streams
+    assert stream.codec == "aac"
+    assert (stream.channels, stream.sample_rate) == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "size"),
+    [
+        (("film.mp4", 720), (320, 180)),  # a film is never enlarged
+        (("film.mp4", 90), (160, 90)),
+        (("film.mp4", 100), (178, 100)),
+        (("odd.mkv", None), (160, 90)),
+        (("wide.mp4", None), (320, 90)),
+        (("tiny.mp4", None), (32, 32)),
+        (("interlaced.mp4", None), (160, 96)),
+        (("still.mp4", None), (160, 90)),
+    ],
+)
+def test_the_picture_fits_and_keeps_its_shape(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, case: tuple[str, int | None], size: tuple[int, int]
+) -> None:
+    name, height = case
+    (made,) = make(sandbox, clips.make(name), [film(height=height)], tmp_path)
+    video = probe(sandbox, made.path).video
+    assert video is not None
+    assert (video.width, video.height, video.pixel_aspect) == (*size, 1.0)
+    assert (made.width, made.height) == size
+
+
+@pytest.mark.parametrize(("degrees", "size"), [(90, (180, 320)), (180, (320, 180)), (270, (180, 320))])
+def test_a_rotated_film_becomes_upright(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, degrees: int, size: tuple[int, int]
+) -> None:
+    (made,) = make(sandbox, clips.rotated(degrees), [FILM], tmp_path)
+    video = probe(sandbox, made.path).video
+    assert video is not None
+    assert (video.width, video.height, video.rotation) == (*size, 0)
+
+
+def test_high_dynamic_range_becomes_standard(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    (made,) = make(sandbox, clips.make("hdr.mp4"), [FILM], tmp_path)
+    video = probe(sandbox, made.path).video
+    assert video is not None
+    assert (video.hdr, video.transfer, video.pixel_format) == (None, 1, "yuv420p")
+
+
+def test_a_film_without_sound_stays_silent_and_sound_without_a_film_is_refused(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (made,) = make(sandbox, clips.make("silent.mp4"), [FILM], tmp_path)
+    assert [stream.kind for stream in probe(sandbox, made.path).streams] == ["video"]
+    for name, output, code in (
+        ("silent.mp4", SOUND, "no_audio_stream"),
+        ("sound.m4a", FILM, "no_video_stream"),
+    ):
+        with pytest.raises(MediaError) as refused:
+            plan([output], probe(sandbox, clips.make(name)), threads=1)
+        assert refused.value.code == code
+
+
+def test_sound_that_was_not_asked_for_is_left_out(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    (made,) = make(sandbox, clips.make("film.mp4"), [film(audio=None)], tmp_path)
+    assert [stream.kind for stream in probe(sandbox, made.path).streams] == ["video"]
+
+
+def test_sound_that_begins_late_still_does(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    (made,) = make(sandbox, clips.make("late.mkv"), [FILM], tmp_path)
+    assert made.duration_seconds == pytest.approx(2.0, abs=0.1)
+    audio = probe(sandbox, made.path).audio
+    assert audio is not None
+    assert audio.duration_seconds == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_film_has_its_index_first_and_no_tags_of_the_source(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (made,) = make(sandbox, clips.make("tagged.mp4"), [FILM], tmp_path)
+    data = made.path.read_bytes()
+    assert data.index(b"moov") < data.index(b"mdat")
+    assert b"CANARY-TITLE" not in data
+    assert b"12.3456" not in data
+
+
+def test_the_same_encode_makes_the_same_bytes(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    contents = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        made = make(sandbox, clips.make("film.mp4"), [FILM], tmp_path / name)
+        contents.append([file.path.read_bytes() for file in made])
+    assert contents[0] == contents[1]
+
+
+def test_progress_is_reported_and_stats_are_returned(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    source = clips.make("long.mp4")
+    planned = plan([film("hevc")], probe(sandbox, source), threads=1)
+    reports: list[EncodeProgress] = []
+    stats = run(sandbox, planned, source, tmp_path, on_progress=reports.append)
+    percents = [progress.percent for progress in reports if progress.percent is not None]
+    assert percents == sorted(percents)
+    assert all(0 <= percent <= 100 for percent in percents)
+    assert stats.out_bytes == (tmp_path / "film.mp4").stat().st_size
+    assert stats.cpu_seconds > 0
+    assert stats.peak_memory_bytes > 1 << 20
+
+
+def test_a_failed_encode_reports_its_processor_time(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    source = clips.make("film.mp4")
+    planned = plan([FILM], probe(sandbox, source), threads=1)
+    cpu_reports: list[float] = []
+    with pytest.raises(MediaError):
+        run(sandbox, planned, source, tmp_path, max_output_bytes=4096, on_cpu=cpu_reports.append)
+    assert cpu_reports[-1] > 0
+
+
+def test_a_clip_and_its_copy_are_encoded_side_by_side(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    source = clips.make("one.mp4")
+
+    def one(number: int) -> int:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        return len(make(sandbox, source, [FILM, SOUND], folder))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(one, range(8))) == [2] * 8
+
+
+def test_the_bare_command_makes_the_same_film(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    source = clips.make("film.mp4")
+    planned = plan([FILM], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, tmp_path)
+    (tmp_path / "bare").mkdir()
+    bare = (str(sandbox.ffmpeg), "-nostdin", "-loglevel", "error", "-threads", "1", "-i", str(source))
+    subprocess.run((*bare, *planned.outputs), cwd=tmp_path / "bare", check=True, timeout=TIMEOUT_S)
+    assert (tmp_path / "bare/film.mp4").read_bytes() == (tmp_path / "film.mp4").read_bytes()
+
+
+def test_the_limit_of_an_output_follows_the_contract() -> None:
+    assert max_output_bytes(10**9 + 1) == 2 * (10**9 + 1)
+    assert max_output_bytes(10**9) >= 2 * 10**9

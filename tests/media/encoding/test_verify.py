@@ -1,0 +1,217 @@
+"""Tests of verifying outputs: damaged, missing and unplanned files and streams are found."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from euterpe.domain.error_codes import RetryClass
+from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput
+from euterpe.media.encoding.verify import verify
+from euterpe.media.errors import MediaError
+from euterpe.media.planning.plan import Plan, plan
+from euterpe.media.planning.planned_files import Track
+from euterpe.media.sandbox.sandbox import Sandbox
+from euterpe.media.source.media_info import MediaInfo, StreamInfo
+from tests.media.children import StubSandbox
+from tests.media.clips import Clips
+from tests.media.media_steps import FILM, SOUND, probe, run
+from tests.media.processes import processes_in
+
+Made = tuple[Plan, Path]
+
+
+@pytest.fixture
+def made(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> Made:
+    source = clips.make("long.mp4")
+    planned = plan([FILM, SOUND], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, tmp_path)
+    return planned, tmp_path
+
+
+def with_track(planned: Plan, **changes: Any) -> Plan:
+    film, *rest = planned.files
+    track = replace(film.tracks[0], **changes)
+    return replace(planned, files=(replace(film, tracks=(track, *film.tracks[1:])), *rest))
+
+
+def refusal_code(sandbox: Sandbox, planned: Plan, folder: Path) -> str:
+    with pytest.raises(MediaError) as error:
+        verify(sandbox, planned, folder)
+    return error.value.code
+
+
+def test_outputs_as_planned_pass(sandbox: Sandbox, made: Made) -> None:
+    assert [file.name for file in verify(sandbox, *made)] == ["film.mp4", "sound.m4a"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda data: data[: len(data) // 2], "output_undecodable"),
+        (lambda data: data[:-200], "output_undecodable"),
+        (lambda _: b"", "output_undecodable"),
+        (lambda data: bytes(len(data)), "output_undecodable"),
+    ],
+)
+def test_a_file_that_was_cut_off_or_lost_is_found(
+    sandbox: Sandbox, made: Made, damage: Callable[[bytes], bytes], code: str
+) -> None:
+    planned, folder = made
+    path = folder / "film.mp4"
+    path.write_bytes(damage(path.read_bytes()))
+    assert refusal_code(sandbox, planned, folder) == code
+
+
+def test_a_file_that_is_missing_is_found(sandbox: Sandbox, made: Made) -> None:
+    planned, folder = made
+    (folder / "sound.m4a").unlink()
+    assert refusal_code(sandbox, planned, folder) == "output_undecodable"
+
+
+def test_a_long_verification_can_be_interrupted(sandbox: Sandbox, made: Made) -> None:
+    class LeaseLost(Exception):
+        pass
+
+    def lose_lease() -> None:
+        assert len(processes_in(folder)) == 1
+        raise LeaseLost
+
+    planned, folder = made
+    (folder / "film.mp4").unlink()
+    os.mkfifo(folder / "film.mp4")
+    with pytest.raises(LeaseLost):
+        verify(sandbox, planned, folder, on_tick=lose_lease)
+    assert processes_in(folder) == []
+
+
+def test_a_film_that_is_shorter_than_its_source_is_found(sandbox: Sandbox, made: Made) -> None:
+    planned, folder = made
+    assert refusal_code(sandbox, with_track(planned, least_seconds=9.5), folder) == "output_truncated"
+
+
+@pytest.mark.parametrize("changes", [{"codec": "hevc"}, {"width": 162}, {"height": 92}, {"kind": "audio"}])
+def test_another_stream_than_was_planned_is_found(
+    sandbox: Sandbox, made: Made, changes: dict[str, object]
+) -> None:
+    planned, folder = made
+    assert refusal_code(sandbox, with_track(planned, **changes), folder) == "output_undecodable"
+
+
+def test_a_missing_stream_is_found(sandbox: Sandbox, made: Made) -> None:
+    planned, folder = made
+    film, sound = planned.files
+    more = replace(film, tracks=(*film.tracks, Track("audio", "aac", None)))
+    assert refusal_code(sandbox, replace(planned, files=(more, sound)), folder) == "output_truncated"
+
+
+def test_a_link_out_of_the_folder_is_not_followed(sandbox: Sandbox, made: Made, tmp_path: Path) -> None:
+    """Links within the folder are not followed either. On some kernels, only the worker can detect a link."""
+    planned, folder = made
+    for outside in (tmp_path.parent / f"{tmp_path.name}-outside.mp4", folder / "inside.mp4"):
+        (folder / "film.mp4").rename(outside)
+        (folder / "film.mp4").symlink_to(outside)
+        assert refusal_code(sandbox, planned, folder) == "output_undecodable"
+
+
+def test_a_folder_that_became_a_link_is_not_followed(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    source = clips.make("one.mp4")
+    planned = plan([ImageOutput(name="poster", type="image", at=("0%",))], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, tmp_path)
+    (tmp_path / "poster").rename(tmp_path / "other")
+    (tmp_path / "poster").symlink_to("other")
+    assert refusal_code(sandbox, planned, tmp_path) == "output_undecodable"
+
+
+SOURCE = MediaInfo("mov", 1000, 9.0, (StreamInfo(0, "video", "h264", 9.0, width=640, height=360),))
+STREAM: dict[str, Any] = {
+    "kind": "video",
+    "codec": "h264",
+    "width": 640,
+    "height": 360,
+    "frames": 5,
+    "end_seconds": 9.0,
+}
+
+
+INVALID_STREAMS: list[Any] = [1, None, {}, "x", [{}], [[]], [0] * 1_000_000]
+INVALID_SECONDS: list[Any] = [
+    *(True, "9", "9" * 3_000_000, [9], {}, -1, 1e10, 10**400, float("nan"), float("inf"), float("-inf"))
+]
+
+
+def report(**changes: Any) -> list[Any]:
+    return [{"duration_seconds": 9.0, "streams": [STREAM | changes]}]
+
+
+def verify_with_report(found: Any, folder: Path) -> None:
+    (folder / "film.mp4").write_bytes(b"film")
+    verify(StubSandbox(found), plan([FILM], SOURCE, threads=1), folder)
+
+
+def test_a_report_that_matches_the_plan_passes(tmp_path: Path) -> None:
+    verify_with_report(report(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(None, 7, "x", {}, [], [{}, {}], report() * 2, [[]], ["x"], [None], [0] * 1_000_000),
+        *([{"streams": streams}] for streams in INVALID_STREAMS),
+        *(
+            [{"problem": problem}]
+            for problem in (7, {"a": 1}, ["a"], "A\0\x1b[2J" * 300_000, "\u202e", "\ud800")
+        ),
+        *([{"duration_seconds": seconds, "streams": [STREAM]}] for seconds in INVALID_SECONDS),
+        *(report(end_seconds=end) for end in INVALID_SECONDS),
+        *(report(frames=frames) for frames in (True, "x", None, [1], 1.0, -1, 10**15)),
+        *(report(width=width) for width in (True, "640", 640.0, [640], -1)),
+        *(report(codec=codec) for codec in (7, None, {"a": 1}, "\x1b[2J", "c" * 300_000)),
+        report(evil=1),
+        [report()[0] | {"evil": 1}],
+    ],
+    ids=lambda found: ascii(found)[:60].replace("\\", ""),
+)
+def test_an_invalid_report_on_an_output_is_refused_for_good(tmp_path: Path, found: Any) -> None:
+    with pytest.raises(MediaError) as refused:
+        verify_with_report(found, tmp_path)
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    assert len(str(refused.value)) < 1000
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            b"360p_x.evil",
+            b"360p_",
+            b"360p_..mp4",
+            b"360p_00000.m4s.",
+            b"360p_00000.M4S",
+            b"360p_00000.m4s\n",
+        ),
+        *(b"360p_\xff\xfe.m4s", b"360p_a\nb\x1b[31m.m4s", "360p_\u202egpj.m4s".encode()),
+        *(b"360p_?versionId=1.m4s", b"360p_#.m4s", b"360p_%2e%2e%2f.m4s", b"360p_\\..\\x.m4s", b"360p_ .mp4"),
+        b"360p_" + b"n" * 240 + b".m4s",
+    ],
+)
+def test_a_part_with_a_name_that_ffmpeg_does_not_give_is_refused(tmp_path: Path, name: bytes) -> None:
+    ladder = HlsOutput(name="hls", type="hls", video=HlsVideo(ladder=(360,)), audio=None)
+    planned = plan([ladder], SOURCE, threads=1)
+    (tmp_path / "hls").mkdir()
+    names = ("360p.m3u8", "360p_init.mp4", "360p_00000.m4s", "360p_123456.m4s", "master.m3u8")
+    for whole in names:
+        (tmp_path / "hls" / whole).write_bytes(b"whole")
+    sandbox = StubSandbox([*report(), {"streams": []}])
+    assert [file.name for file in verify(sandbox, planned, tmp_path)] == [
+        f"hls/{name}" for name in ("360p_00000.m4s", "360p_123456.m4s", "360p_init.mp4", *names[::4])
+    ]
+    Path(os.fsdecode(os.fsencode(tmp_path / "hls") + b"/" + name)).write_bytes(b"strange")
+    with pytest.raises(MediaError) as refused:
+        verify(sandbox, planned, tmp_path)
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    assert str(refused.value).isprintable()
