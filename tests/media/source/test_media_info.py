@@ -9,67 +9,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.domain.error_codes import RetryClass
-from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput, SpriteOutput
+from euterpe.domain.outputs import AdaptiveVideo, HlsOutput, ImageOutput, SpriteOutput
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.plan import plan
+from euterpe.media.planning.argv import arguments
+from euterpe.media.planning.planner import plan
+from euterpe.media.source.colour import Colour
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 from euterpe.store.checks import check_reported_fields
 from tests.media.children import StubSandbox
-from tests.media.media_steps import FILM, SOUND, probe
+from tests.media.media_steps import FILM, SOUND, probe, rungs
+from tests.media.source.prober_answers import STREAM, answer, assert_refused
 
-STREAM: dict[str, Any] = {
-    "index": 0,
-    "kind": "video",
-    "codec": "h264",
-    "duration_seconds": 2.0,
-    "width": 640,
-    "height": 360,
-    "rotation": 0,
-    "pixel_aspect": 1.0,
-    "fps": 25.0,
-    "pixel_format": "yuv420p",
-    "transfer": None,
-    "interlaced": False,
-    "channels": None,
-    "sample_rate": None,
-    "is_default": False,
-}
 OUTPUTS = (
     FILM,
     SOUND,
-    HlsOutput(name="hls", type="hls", video=HlsVideo(ladder=(720, 360))),
+    HlsOutput(name="hls", type="hls", video=AdaptiveVideo(ladder=rungs(720, 360))),
     ImageOutput(name="image", type="image", at=("1s", "50%")),
     SpriteOutput(name="sprite", type="sprite"),
 )
 INT32_MAX = 2**31 - 1
-TEXTS = ("codec", "pixel_format", "kind")
-INTEGERS = ("index", "width", "height", "rotation", "transfer", "channels", "sample_rate")
-NUMBERS = ("duration_seconds", "pixel_aspect", "fps")
-FLAGS = ("interlaced", "is_default")
+WORDS = ("codec", "pixel_format", "kind")
+LABELS = ("profile", "layout", "language")
+LINES = ("title",)
+INTEGERS = ("index", "width", "height", "rotation", "bit_rate", "bit_depth", "channels", "sample_rate")
+NUMBERS = ("duration_seconds", "declared_seconds", "pixel_aspect", "fps", "keyframe_interval")
+TIMES = ("first_seconds", "end_seconds", "latest_seconds")
+FLAGS = (
+    *("interlaced", "top_field_first", "is_default", "is_forced", "is_flipped"),
+    *("has_captions", "dolby_vision"),
+)
+PARTS = ("colour", "mastering_display", "content_light")
 INVALID_STREAMS: list[Any] = [None, 7, "ab", {}, {"0": STREAM}, [[]], [None]]
-
-
-def answer(**changes: Any) -> dict[str, Any]:
-    return {"container": "mov", "duration_seconds": 2.0, "streams": [STREAM | changes]}
-
-
-def assert_refused(found: Any) -> None:
-    with pytest.raises(MediaError) as refused:
-        MediaInfo.parse(found, 1000)
-    assert (refused.value.code, refused.value.retry_class) == ("source_unsupported", RetryClass.PERMANENT)
 
 
 def test_a_valid_answer_is_taken_unchanged() -> None:
     info = MediaInfo.parse(answer(), 1000)
-    assert info == MediaInfo("mov", 1000, 2.0, (StreamInfo(**STREAM),))
+    video = StreamInfo(**STREAM | {"colour": Colour(1, 1, 1, full_range=False)})
+    assert info == MediaInfo("mov", 1000, 2.0, (video,))
     silent = MediaInfo.parse({"container": "mov", "duration_seconds": None, "streams": []}, 0)
     assert silent == MediaInfo("mov", 0, None, ())
 
 
 def test_every_field_of_a_stream_is_tried_here() -> None:
     names = {field.name for field in dataclasses.fields(StreamInfo)}
-    assert names == set(STREAM) == {*TEXTS, *INTEGERS, *NUMBERS, *FLAGS}
+    assert names == set(STREAM) == {*WORDS, *LABELS, *LINES, *INTEGERS, *NUMBERS, *TIMES, *FLAGS, *PARTS}
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *NUMBERS])
@@ -96,28 +80,32 @@ def test_a_flag_is_true_or_false(name: str, value: Any) -> None:
     assert_refused(answer(**{name: value}))
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("value", [True, "1", [0], 10**15, 10**400, -1e300, float("nan"), float("inf")])
+def test_a_time_may_be_negative_and_is_sane(name: str, value: Any) -> None:
+    assert_refused(answer(**{name: value}))
+    assert getattr(MediaInfo.parse(answer(**{name: -2.5}), 0).streams[0], name) == -2.5
+
+
+@pytest.mark.parametrize("name", [*WORDS, *LABELS, *LINES])
 @pytest.mark.parametrize(
     "value",
-    [
-        "",
-        "a\0b",
-        "\ud800",
-        "\x1b[2J",
-        "a b",
-        "video\n",
-        "\u202egpj",
-        "\u0441",
-        "c" * 65,
-        "c" * 300_000,
-        7,
-        [],
-        {},
-    ],
+    ["", "a\0b", "\ud800", "\x1b[2J", "video\n", "\u202egpj", "c" * 300_000, 7, [], {}],
     ids=lambda value: ascii(value)[:12],
 )
-def test_a_name_is_a_short_word(name: str, value: Any) -> None:
+def test_a_text_is_one_short_line(name: str, value: Any) -> None:
     assert_refused(answer(**{name: value}))
+
+
+@pytest.mark.parametrize("name", [*WORDS, *LABELS])
+@pytest.mark.parametrize("value", ["\u0441", "c" * 65, "a;b", "a'b", "a\\b", "[a]"])
+def test_a_name_has_few_kinds_of_characters(name: str, value: str) -> None:
+    assert_refused(answer(**{name: value}))
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_name_is_one_word(name: str) -> None:
+    assert_refused(answer(**{name: "a b"}))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +172,7 @@ def test_another_shape_is_refused(found: Any) -> None:
             "pixel_aspect": st.sampled_from([1 / INT32_MAX, 0.5, 1, 1e9, INT32_MAX]),
             "fps": st.sampled_from([None, 1 / INT32_MAX, 1e-5, 25, INT32_MAX]),
             "duration_seconds": st.sampled_from([None, 0, 5e-324, 1e-6, 2, 1e9]),
-            "transfer": st.sampled_from([None, 0, 16, 18, 255]),
+            "colour": st.fixed_dictionaries({"transfer": st.sampled_from([0, 2, 16, 18, 255])}),
             "interlaced": st.booleans(),
             "channels": st.sampled_from([None, 0, 1, INT32_MAX]),
             "sample_rate": st.sampled_from([None, 0, 1, INT32_MAX]),
@@ -200,12 +188,13 @@ def test_whatever_is_taken_can_be_shown_and_planned_or_is_refused_for_good(
     info = MediaInfo.parse(answer(**facts) | {"duration_seconds": seconds}, 1000)
     check_reported_fields({"source_info": info.document()})
     try:
-        argv = plan([output], info, threads=1).argv(Path("ffmpeg"))
+        planned = plan([output], info, threads=1)
     except MediaError as refused:
         if refused.retry_class is not RetryClass.PERMANENT:
             raise
     else:
-        assert sum(map(len, argv)) < 10_000
+        for command in planned.commands:
+            assert sum(map(len, arguments(planned, command, Path("ffmpeg")))) < 10_000
 
 
 def test_an_invalid_probe_answer_is_the_fault_of_its_source(tmp_path: Path) -> None:

@@ -25,15 +25,26 @@ def test_a_source_is_described_stream_by_stream(clips: Clips, sandbox: Sandbox) 
             {
                 "kind": "video",
                 "codec": "h264",
+                "language": None,
                 "duration_seconds": 2.0,
                 "width": 320,
                 "height": 180,
                 "rotation": 0,
                 "fps": 25.0,
                 "pixel_format": "yuv420p",
+                "interlaced": False,
                 "hdr": None,
+                "colour": {"primaries": None, "transfer": None, "matrix": None, "range": None},
             },
-            {"kind": "audio", "codec": "aac", "duration_seconds": 2.0, "channels": 1, "sample_rate": 44100},
+            {
+                "kind": "audio",
+                "codec": "aac",
+                "language": None,
+                "duration_seconds": 2.0,
+                "channels": 1,
+                "layout": "mono",
+                "sample_rate": 44100,
+            },
         ],
     }
 

@@ -1,0 +1,112 @@
+"""The colour of pictures as the four properties of ITU-T H.273, validated, and their names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, with_config
+
+from euterpe.media.sandbox.child_results import Flag
+
+UNSPECIFIED = 2  # the number of a property that is not specified, in H.273
+_MOST = 255  # H.273 has one byte for each property
+# The numbers that H.273 reserves, which files contain in place of "unspecified". For the matrix, 0 is RGB.
+_RESERVED, _RESERVED_MATRIX = (0, 3), (3,)
+
+H273 = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
+
+# ffmpeg's names of the numbers, for people who read the source info.
+_PRIMARIES: Mapping[int, str] = MappingProxyType(
+    {
+        1: "bt709",
+        4: "bt470m",
+        5: "bt470bg",
+        6: "smpte170m",
+        7: "smpte240m",
+        8: "film",
+        9: "bt2020",
+        10: "smpte428",
+        11: "smpte431",
+        12: "smpte432",
+        22: "ebu3213",
+    }
+)
+_TRANSFERS: Mapping[int, str] = MappingProxyType(
+    {
+        1: "bt709",
+        4: "bt470m",
+        5: "bt470bg",
+        6: "smpte170m",
+        7: "smpte240m",
+        8: "linear",
+        11: "iec61966-2-4",
+        13: "iec61966-2-1",
+        14: "bt2020-10",
+        15: "bt2020-12",
+        16: "smpte2084",
+        17: "smpte428",
+        18: "arib-std-b67",
+    }
+)
+_MATRICES: Mapping[int, str] = MappingProxyType(
+    {
+        0: "gbr",
+        1: "bt709",
+        4: "fcc",
+        5: "bt470bg",
+        6: "smpte170m",
+        7: "smpte240m",
+        8: "ycgco",
+        9: "bt2020nc",
+        10: "bt2020c",
+        14: "ictcp",
+    }
+)
+
+
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class Colour:
+    """Numbers of H.273, where 2 means unspecified. `full_range` is None when it is unspecified."""
+
+    primaries: H273 = UNSPECIFIED
+    transfer: H273 = UNSPECIFIED
+    matrix: H273 = UNSPECIFIED
+    full_range: Flag | None = None
+
+    @staticmethod
+    def of(primaries: int, transfer: int, matrix: int, full_range: bool | None) -> "Colour":
+        """Return the colour for ffmpeg's numbers. Its own numbers, which H.273 lacks, mean unspecified."""
+        return Colour(
+            _known(primaries, _RESERVED),
+            _known(transfer, _RESERVED),
+            _known(matrix, _RESERVED_MATRIX),
+            full_range,
+        )
+
+    def or_else(self, other: "Colour") -> "Colour":
+        """Return this colour, with the properties of `other` in place of those that are unspecified."""
+        return Colour(
+            other.primaries if self.primaries == UNSPECIFIED else self.primaries,
+            other.transfer if self.transfer == UNSPECIFIED else self.transfer,
+            other.matrix if self.matrix == UNSPECIFIED else self.matrix,
+            other.full_range if self.full_range is None else self.full_range,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return ffmpeg's names of the properties. A property that is unspecified or has no name is null."""
+        ranges = {True: "full", False: "limited", None: None}
+        return {
+            "primaries": _PRIMARIES.get(self.primaries),
+            "transfer": _TRANSFERS.get(self.transfer),
+            "matrix": _MATRICES.get(self.matrix),
+            "range": ranges[self.full_range],
+        }
+
+
+UNSPECIFIED_COLOUR = Colour()
+
+
+def _known(number: int, reserved: tuple[int, ...]) -> int:
+    return number if 0 <= number <= _MOST and number not in reserved else UNSPECIFIED

@@ -1,0 +1,96 @@
+"""Cues of the text subtitles of a source: their bounds, the validation of the child's answer, plain text."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, TypeAdapter, with_config
+
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.model import Items
+from euterpe.domain.text import TextRule
+from euterpe.media.errors import MediaError
+from euterpe.media.sandbox.child_results import LONGEST_SECONDS, Whole, checked
+from euterpe.media.whitelist import MAX_STREAMS
+
+# The subtitles of a film of four hours have 5,000 cues and 0.3 million characters. ASS may have ten times as
+# many cues, for letters that move with the picture.
+MOST_CUES = 50_000
+# As JSON, in which a character may take 12 bytes.
+MOST_TRACK_BYTES = 8 << 20
+# A longer text cannot be read on a screen, so it is cut.
+LONGEST_TEXT = 2_000
+_LONGEST_MS = round(LONGEST_SECONDS * 1000)
+# The markup and the comments of a cue may be longer than its text.
+_LONGEST_MARKUP = 64 << 10
+_FIELDS_BEFORE_TEXT = 8  # ReadOrder, Layer, Style, Name, MarginL, MarginR, MarginV, Effect
+
+# All control characters but the line feed, halves of surrogate pairs and non-characters.
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+# ffmpeg writes a brace of the text as `\\{{}`.
+_TOKEN = re.compile(r"\\(?P<escaped>[Nnh{}])(?P<nothing>\{\})?|(?P<block>\{[^{}]*\})|[^\\{]+|.", re.DOTALL)
+_ESCAPES = {"N": "\n", "n": " ", "h": "\xa0"}
+_DRAWING = re.compile(r"\\p([0-9])")
+
+
+def _text(value: str) -> str:
+    if not 0 < len(value) <= LONGEST_TEXT or _UNSAFE.search(value):
+        raise ValueError(f"must be 1 to {LONGEST_TEXT} characters in lines")
+    return value
+
+
+Milliseconds = Annotated[int, Field(strict=True, ge=-_LONGEST_MS, le=_LONGEST_MS)]
+CueText = Annotated[str, TextRule(_text, {"minLength": 1, "maxLength": LONGEST_TEXT})]
+
+
+class SourceCue(NamedTuple):
+    """A text and its times in milliseconds of the container's time."""
+
+    start: Milliseconds
+    end: Milliseconds
+    text: CueText
+
+
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class TrackCues:
+    """The cues of one subtitle stream, in the order of the file."""
+
+    stream: Annotated[Whole, Field(lt=MAX_STREAMS)]
+    cues: Annotated[tuple[SourceCue, ...], Items(0, MOST_CUES)]
+
+
+_TRACKS = TypeAdapter(Annotated[tuple[TrackCues, ...], Items(0, MAX_STREAMS)])
+
+
+def parse_tracks(found: object, streams: Sequence[int]) -> tuple[TrackCues, ...]:
+    """Validate the answer of `subtitles` for these streams. Raise `MediaError` when it is invalid."""
+    tracks = checked(_TRACKS, found, blame=ErrorCode.SOURCE_UNSUPPORTED)
+    if [track.stream for track in tracks] != [*streams]:
+        raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, "makes the process that looks into it lie")
+    return tracks
+
+
+def plain_text(event: bytes, *, has_comments: bool) -> str:
+    """Return the text of an event of ASS without markup and drawings, or "" if there is none.
+
+    ffmpeg makes events of ASS from all formats. Only in ASS itself, braces without a tag are a comment.
+    """
+    fields = event[:_LONGEST_MARKUP].split(b",", _FIELDS_BEFORE_TEXT)
+    markup = fields[-1].decode("utf-8", "replace") if len(fields) > _FIELDS_BEFORE_TEXT else ""
+    shown, draws = list[str](), False
+    for token in _TOKEN.finditer(markup):
+        block, escaped = token["block"], token["escaped"]
+        if block is not None and (block == "{}" or "\\" in block or has_comments):
+            draws = next((tag != "0" for tag in reversed(_DRAWING.findall(block))), draws)
+        elif not draws:
+            shown.append(_ESCAPES.get(escaped, escaped) if escaped else token[0])
+    return _legible("".join(shown))
+
+
+def _legible(text: str) -> str:
+    # A word joiner after a backslash keeps ffmpeg's own readers from taking it for an escape.
+    lines = text.replace("\\\u2060", "\\").replace("\r", "\n").split("\n")
+    cleaned = (_UNSAFE.sub("", line).strip() for line in lines)
+    return "\n".join(line for line in cleaned if line)[:LONGEST_TEXT].strip()

@@ -1,0 +1,124 @@
+"""Read the text subtitles of a source with PyAV. Runs in sandboxed children only."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import av
+from av.container import InputContainer
+from av.packet import Packet
+from av.stream import Discard, Stream
+from av.subtitles.stream import SubtitleStream
+from av.subtitles.subtitle import AssSubtitle
+
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.errors import MediaError
+from euterpe.media.sandbox.child_results import LONGEST_SECONDS
+from euterpe.media.source.cues import MOST_CUES, MOST_TRACK_BYTES, plain_text
+from euterpe.media.source.packets import demuxed
+from euterpe.media.source.probe import open_source
+from euterpe.media.whitelist import TEXT_DECODERS
+
+# A cue without an end is shown until the next one, and at most for this long.
+_ENDLESS_MS = 5_000
+# ffmpeg takes minutes for a text of 10 MB. mov_text has 64 KiB of text at the most, and then its styles.
+_LONGEST_PACKET = 80 << 10
+_OVERHEAD = 40  # bytes of JSON for the times of a cue
+
+
+def subtitles(fd: int, streams: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the cues of these subtitle streams, with times in milliseconds of the container's time.
+
+    Raise `MediaError` if one of the streams is not text, or has too many cues.
+    """
+    with open_source(fd) as container:
+        readers = {index: _TrackReader(_text_stream(container, index)) for index in streams}
+        for other in container.streams:
+            if other.index not in readers:
+                other.discard = Discard.all  # some demuxers then do not read its packets at all
+        with suppress(av.FFmpegError):  # the file is damaged here
+            for packet in demuxed(container, *(reader.stream for reader in readers.values())):
+                readers[packet.stream.index].take(packet)
+        return [{"stream": index, "cues": reader.cues()} for index, reader in readers.items()]
+
+
+def _text_stream(container: InputContainer, index: int) -> SubtitleStream:
+    stream = next((one for one in container.streams if one.index == index), None)
+    if not isinstance(stream, SubtitleStream) or not stream.time_base:
+        raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"stream {index} of the source has no subtitles")
+    # PyAV opens any decoder: the list of the demuxer's options does not apply here.
+    if stream.codec_context is None or stream.codec_context.name not in TEXT_DECODERS:
+        raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"the subtitles of stream {index} are not text")
+    return stream
+
+
+@dataclass
+class _TrackReader:
+    stream: SubtitleStream
+    _found: dict[tuple[int, int | None, str], None] = field(default_factory=dict)
+    _bytes: int = 0
+
+    def take(self, packet: "Packet[Stream]") -> None:
+        """Decode a packet. A packet that is damaged has no cues."""
+        start = self._milliseconds(packet.pts)
+        if start is None or not packet.size:
+            return
+        end = (
+            self._milliseconds(packet.pts + packet.duration)
+            if packet.pts is not None and packet.duration
+            else None
+        )
+        with suppress(av.FFmpegError):
+            for text in self._texts(packet):
+                self._add(start, end, text)
+
+    def cues(self) -> list[tuple[int, int, str]]:
+        """Return the cues in the order of the file."""
+        starts = sorted({start for start, _, _ in self._found})
+        after = dict(pairwise(starts))
+        return [
+            (
+                start,
+                min(start + _ENDLESS_MS, after.get(start, start + _ENDLESS_MS)) if end is None else end,
+                text,
+            )
+            for start, end, text in self._found
+        ]
+
+    def _texts(self, packet: "Packet[Stream]") -> Iterator[str]:
+        context = self.stream.codec_context
+        has_comments = context.codec.canonical_name == "ass"
+        for one in context.decode2(_readable(packet, context.name)) or ():
+            if isinstance(one, AssSubtitle) and (text := plain_text(one.ass, has_comments=has_comments)):
+                yield text
+
+    def _add(self, start: int, end: int | None, text: str) -> None:
+        cue = (start, end, text)
+        if cue in self._found or (
+            end is not None and end <= start
+        ):  # ASS draws shadows as a text of their own
+            return
+        self._found[cue] = None
+        self._bytes += len(json.dumps(text)) + _OVERHEAD
+        if len(self._found) > MOST_CUES or self._bytes > MOST_TRACK_BYTES:
+            raise MediaError(
+                ErrorCode.SOURCE_UNSUPPORTED,
+                f"subtitle track {self.stream.index} has more than {MOST_CUES} cues or "
+                f"{MOST_TRACK_BYTES} bytes of text",
+            )
+
+    def _milliseconds(self, ticks: int | None) -> int | None:
+        if ticks is None or self.stream.time_base is None:
+            return None
+        seconds = ticks * self.stream.time_base
+        return round(seconds * 1000) if abs(seconds) < LONGEST_SECONDS else None
+
+
+def _readable(packet: "Packet[Stream]", decoder: str) -> "Packet[Stream]":
+    """Return a packet that the decoder can read: a long text is cut, and what is not UTF-8 is replaced."""
+    if decoder == "mov_text":  # not a text, but a text with its length and styles
+        return Packet(bytes(packet)[:_LONGEST_PACKET])
+    return Packet(bytes(packet)[:_LONGEST_PACKET].decode("utf-8", "replace").encode())
