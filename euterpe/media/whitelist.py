@@ -38,6 +38,14 @@ _AUDIO = (
     "pcm_bluray pcm_dvd speex nellymoser"
 )
 DECODERS = (*_VIDEO.split(), *_AUDIO.split())
+# The decoders of subtitles that are text, for the task that reads them. No other process decodes subtitles.
+TEXT_DECODERS = ("subrip", "srt", "ass", "ssa", "mov_text", "webvtt")
+TEXT_CODECS = (
+    "subrip",
+    "ass",
+    "mov_text",
+    "webvtt",
+)  # the names of the formats, of which some have two decoders
 
 MAX_STREAMS = 32
 MAX_PIXELS = 8192 * 4320

@@ -15,13 +15,18 @@ from euterpe.media.errors import MediaError
 Answer = TypeVar("Answer")
 
 LONGEST_SECONDS = 1e9  # a longer duration is a sign of damage
-_MOST = 2**31 - 1  # the largest value of ffmpeg's own integers
+MOST = 2**31 - 1  # the largest value of ffmpeg's own integers
 
 Flag = Annotated[bool, Field(strict=True)]
-Whole = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
+Whole = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SECONDS)]
-Ratio = Annotated[float, Field(strict=True, ge=1 / _MOST, le=_MOST)]  # a quotient of two of ffmpeg's integers
+# A point in the time of the container, which may be before 0.
+MediaTime = Annotated[float, Field(strict=True, ge=-LONGEST_SECONDS, le=LONGEST_SECONDS)]
+Ratio = Annotated[float, Field(strict=True, ge=1 / MOST, le=MOST)]  # a quotient of two of ffmpeg's integers
 Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]
+# A name with more kinds of characters than a word, such as `High 4:2:2` or `5.1(side)`.
+LABEL = r"[A-Za-z0-9][A-Za-z0-9 ()+./:@_-]{0,63}"
+Label = Annotated[str, matching(LABEL, "a label of ffmpeg's")]
 Line = Annotated[str, printable(600)]
 
 

@@ -11,7 +11,12 @@ import av
 
 from euterpe.media.encoding.inspect_output import inspect
 from euterpe.media.errors import MediaError
+from euterpe.media.packaging.decode_times import align_decode_times, drop_edit_list
+from euterpe.media.packaging.segments import read_segments
+from euterpe.media.packaging.tails import fold_tail
+from euterpe.media.source.keyframes import keyframes
 from euterpe.media.source.probe import probe
+from euterpe.media.source.subtitles import subtitles
 
 # PyAV imports some modules only when it first reads a stream of a certain type. At that time a child can no
 # longer open files, so import every module here.
@@ -31,4 +36,13 @@ def perform(task: str, arguments: dict[str, Any]) -> None:
         unwritten = unwritten[os.write(1, unwritten) :]
 
 
-_TASKS: dict[str, Callable[..., Any]] = {"probe": probe, "inspect": inspect}
+_TASKS: dict[str, Callable[..., Any]] = {
+    "probe": probe,
+    "keyframes": keyframes,
+    "subtitles": subtitles,
+    "inspect": inspect,
+    "read_segments": read_segments,
+    "align_decode_times": align_decode_times,
+    "drop_edit_list": drop_edit_list,
+    "fold_tail": fold_tail,
+}

@@ -5,6 +5,7 @@ children are lost, and the next call starts another helper.
 """
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -24,9 +25,12 @@ from euterpe.media.errors import MediaError
 from euterpe.media.sandbox.child import HELPER_TIMEOUT_S, Child, Exit, receive_first_message
 from euterpe.media.sandbox.confine import ResourceLimits
 from euterpe.media.sandbox.isolation import Isolation
-from euterpe.media.source.media_info import MediaInfo
+from euterpe.media.source.cues import MOST_TRACK_BYTES, TrackCues, parse_tracks
+from euterpe.media.source.media_info import Keyframes, MediaInfo
 
 _MAX_ANSWER_BYTES = 4 << 20
+# Matroska has no index of subtitles, so all of a source is read for them, at this speed at the least.
+_READ_BYTES_PER_SECOND = 25_000_000
 # The interval at which `on_tick` is called while a child examines a file.
 _TICK_S = 0.5
 _TASK_LIMITS = ResourceLimits(memory_bytes=4 << 30, cpu_seconds=60)
@@ -106,23 +110,67 @@ class Sandbox:
         fds: Mapping[int, int] | None = None,
         cwd: Path | None = None,
         on_tick: Callable[[], None] = lambda: None,
+        writable_bytes: int = 0,
+        timeout_s: float = HELPER_TIMEOUT_S,
+        most_bytes: int = _MAX_ANSWER_BYTES,
     ) -> Any:
         """Return the result of a task of `child_tasks`, run in a child that can open only files in `cwd`.
 
+        With `writable_bytes`, the child may also write and remove files there, each of at most this size.
+        The task may take `timeout_s`, also of processor time, and its answer may have `most_bytes`.
         Raise with the code `blame` when the media file makes the child fail. `on_tick` may raise to stop the
         task. When this method returns or raises, the child has ended.
         """
-        order = {"task": task, "arguments": arguments, "readable": ["."] if cwd else [], "writable": False}
-        with self._start_child(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
-            return answer_of(child, blame, on_tick, _TASK_LIMITS)
+        order = {
+            "task": task,
+            "arguments": arguments,
+            "readable": ["."] if cwd else [],
+            "writable": bool(cwd and writable_bytes),
+        }
+        limits = replace(_TASK_LIMITS, file_bytes=writable_bytes, cpu_seconds=math.ceil(timeout_s))
+        with self._start_child(order, fds or {}, cwd or Path("/"), limits) as child:
+            return answer_of(child, blame, on_tick, limits, timeout_s=timeout_s, most_bytes=most_bytes)
 
     def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
         """Return container and streams of a source. The offset of `fd` is not used and does not change."""
+        return MediaInfo.parse(self._examine("probe", fd, {}, on_tick), os.fstat(fd).st_size)
+
+    def keyframes(
+        self, fd: int, stream_index: int, *, on_tick: Callable[[], None] = lambda: None
+    ) -> Keyframes:
+        """Return the times of the keyframes of a video stream. The offset of `fd` does not change."""
+        return Keyframes.parse(self._examine("keyframes", fd, {"stream_index": stream_index}, on_tick))
+
+    def subtitles(
+        self, fd: int, streams: Sequence[int], *, on_tick: Callable[[], None] = lambda: None
+    ) -> tuple[TrackCues, ...]:
+        """Return the cues of these text subtitle streams. The offset of `fd` does not change."""
+        timeout_s = HELPER_TIMEOUT_S + os.fstat(fd).st_size / _READ_BYTES_PER_SECOND
+        most_bytes = (1 + len(streams)) * MOST_TRACK_BYTES
+        arguments = {"streams": [*streams]}
+        found = self._examine("subtitles", fd, arguments, on_tick, timeout_s=timeout_s, most_bytes=most_bytes)
+        return parse_tracks(found, streams)
+
+    def _examine(
+        self,
+        task: str,
+        fd: int,
+        arguments: Mapping[str, Any],
+        on_tick: Callable[[], None],
+        *,
+        timeout_s: float = HELPER_TIMEOUT_S,
+        most_bytes: int = _MAX_ANSWER_BYTES,
+    ) -> Any:
         with reopened(fd) as own:
-            found = self.call(
-                "probe", {"fd": 3}, blame=ErrorCode.SOURCE_UNSUPPORTED, fds={3: own}, on_tick=on_tick
+            return self.call(
+                task,
+                {"fd": 3, **arguments},
+                blame=ErrorCode.SOURCE_UNSUPPORTED,
+                fds={3: own},
+                on_tick=on_tick,
+                timeout_s=timeout_s,
+                most_bytes=most_bytes,
             )
-        return MediaInfo.parse(found, os.fstat(fd).st_size)
 
     def _start_child(
         self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: ResourceLimits
@@ -217,14 +265,22 @@ def _order_to_execute(argv: Sequence[str], *, writable: bool) -> dict[str, Any]:
     return {"argv": [*argv], "readable": readable, "writable": writable}
 
 
-def answer_of(child: Child, blame: ErrorCode, on_tick: Callable[[], None], limits: ResourceLimits) -> Any:
+def answer_of(
+    child: Child,
+    blame: ErrorCode,
+    on_tick: Callable[[], None],
+    limits: ResourceLimits,
+    *,
+    timeout_s: float = HELPER_TIMEOUT_S,
+    most_bytes: int = _MAX_ANSWER_BYTES,
+) -> Any:
     """Return the result of a child's task. Raise with the code `blame` when the file made the child fail."""
-    output, deadline = bytearray(), monotonic() + HELPER_TIMEOUT_S
+    output, deadline = bytearray(), monotonic() + timeout_s
     for event in child.events(_TICK_S):
         on_tick()
         if event is not None and event[0] == 1:
             output += event[1]
-        if monotonic() > deadline or len(output) > _MAX_ANSWER_BYTES:
+        if monotonic() > deadline or len(output) > most_bytes:
             raise MediaError(blame, "takes too long, or has too much in it, to be looked into")
     if child.end.code != 0:
         raise _failure_of(child.end, blame, limits)

@@ -17,7 +17,7 @@ import pytest
 from euterpe.media.encoding.failure_reason import error_from_exit
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox.confine import ResourceLimits
-from euterpe.media.sandbox.sandbox import Sandbox
+from euterpe.media.sandbox.sandbox import Sandbox, reopened
 from tests.media.children import (
     LIMITS,
     first_output,
@@ -72,6 +72,20 @@ def test_a_child_finds_the_files_that_it_is_given_under_their_numbers(
         shell(sandbox, "read word <&7; echo $word", tmp_path, given=file.fileno()) as child,
     ):
         assert output(child) == "given\n"
+
+
+def test_a_child_cannot_write_to_the_source_that_it_reads(sandbox: Sandbox, tmp_path: Path) -> None:
+    """A source is kept for a retry only if it has not changed since its fetch."""
+    (folder := tmp_path / "folder").mkdir()
+    (source := tmp_path / "source").write_text("source\n")
+    before = source.stat()
+    tries = ("echo a >&7", "echo a >/proc/self/fd/7", "echo a >/dev/fd/7", "echo a >../source")
+    with source.open("r+b") as file, reopened(file.fileno()) as given:
+        for write in tries:
+            with shell(sandbox, f"{write}; read word <&7; echo $word", folder, given=given) as child:
+                output(child)
+    assert source.read_text() == "source\n"
+    assert source.stat().st_ctime_ns == before.st_ctime_ns
 
 
 def test_a_child_sees_no_file_outside_its_folder(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from euterpe.domain.codecs import codecs_for
 from euterpe.media.encoding.verify import verify
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.plan import plan
+from euterpe.media.planning.planner import plan
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import CONTAINERS
