@@ -1,7 +1,7 @@
-"""The codecs of outputs. Each entry has the encoder, its options, the quality and the allowed outputs.
+"""The codecs of outputs. Each entry has the encoder, its options, its ranges and the allowed outputs.
 
 To add a codec, add one entry to `_TABLE`. The request models, the ffmpeg arguments and the check of the
-finished files all read this table.
+finished files all read this table. No other module has an option of an encoder.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,31 @@ from types import MappingProxyType
 from typing import Literal
 
 CodecKind = Literal["video", "audio", "image"]
-OutputType = Literal["hls", "mp4", "m4a", "image", "sprite"]
+OutputType = Literal[
+    "hls",
+    "dash",
+    "adaptive",
+    "mp4",
+    "mov",
+    "webm",
+    "m4a",
+    "mp3",
+    "opus",
+    "flac",
+    "image",
+    "sprite",
+    "preview",
+]
+ImageFormat = Literal["jpeg", "webp", "avif"]
+PreviewFormat = Literal["webp", "gif"]
+Container = Literal["mp4", "mov", "webm", "mp3", "ogg", "flac", "jpeg", "webp", "avif", "gif"]
+
+_ADAPTIVE: tuple[OutputType, ...] = ("hls", "dash", "adaptive")
 
 
 @dataclass(frozen=True)
-class Quality:
-    """The allowed values of a codec's quality number, and the default for a request that gives none."""
+class Range:
+    """The allowed values of a number of a codec, and the default for a request that gives none."""
 
     least: int
     most: int
@@ -26,66 +45,275 @@ class Quality:
 class Codec:
     """A codec, with the name that ffmpeg uses.
 
-    `quality` is the CRF of a video (`crf`), the bit rate of sound in kbit/s (`bitrate_kbps`), and ffmpeg's
-    `q` of a picture. In `options`, `{quality}` and `{threads}` are replaced by numbers.
+    `quality` is the CRF of a video (`crf`) and the encoder's quality number of a picture; `bit_rate` is in
+    kbit/s. The default bit rate of a video is the usual peak of 1080 lines at 30 pictures a second; that of
+    sound is for two channels. Lossless sound has neither.
+
+    In the options, names in braces are replaced by numbers. `constant` is for a quality alone, `capped` for a
+    quality with a highest bit rate, `average` for a bit rate alone, and `passes` for one of two passes.
+
+    `rated` is added to the options if there is any bit rate. With several pictures in work at once, the rate
+    control of three encoders sees sizes that depend on timing: 4 runs of x264, x265 and SVT-AV1 made 3, 4 and
+    4 different files. With these options each made one.
     """
 
     name: str
     kind: CodecKind
     outputs: tuple[OutputType, ...]  # the types of output that may contain it
+    containers: tuple[Container, ...]  # the containers that may contain it, for copies of a stream
     encoder: str
-    options: str
-    quality: Quality
+    options: str = "{passes}"
+    constant: str = ""
+    capped: str = ""
+    average: str = ""
+    rated: str = ""
+    passes: str = ""
+    quality: Range | None = None
+    bit_rate: Range | None = None
+    sample_rates: tuple[int, ...] = ()  # of sound, in Hz, in ascending order
+    most_channels: int = 0
+    keeps_hdr: bool = False  # whether players expect 10 bits and HDR from it
     least_side: int = 16  # the least width and height of a picture; 16 allows every ordinary picture
+    stream_name: str = ""  # the name that ffmpeg gives to its streams, if it is not `name`
 
-    def arguments(self, quality: int | None = None, threads: int = 1) -> tuple[str, ...]:
+    @property
+    def decoded_name(self) -> str:
+        """Return the name that ffmpeg and PyAV give to the streams of this codec."""
+        return self.stream_name or self.name
+
+    def arguments(
+        self,
+        quality: int | None = None,
+        threads: int = 1,
+        *,
+        bit_rate: int | None = None,
+        pass_number: int | None = None,
+        statistics: str = "passes",
+        more: str = "",
+    ) -> tuple[str, ...]:
         """Return the ffmpeg arguments that select the encoder and its options.
 
-        If `quality` is None, use the default quality.
+        A `quality` with a `bit_rate` (in kbit/s) is a constant quality with this highest rate. A `bit_rate`
+        alone is the average rate, which two passes hold best: `statistics` is the beginning of the names of
+        the files between them. With neither, use the default quality, or the default bit rate of sound.
         """
-        stream = "a" if self.kind == "audio" else "v"
-        wanted = self.quality.default if quality is None else quality
-        return (f"-c:{stream}", self.encoder, *self.options.format(quality=wanted, threads=threads).split())
+        if bit_rate is None and self.quality is not None:
+            quality = self.quality.default if quality is None else quality
+        elif bit_rate is None and self.bit_rate is not None:
+            bit_rate = self.bit_rate.default
+        passes = self.passes.format(number=pass_number, log=statistics) if pass_number else ""
+        options = f"{self.options} {self._rate_control(quality, bit_rate)}".format(
+            quality=quality,
+            rate=bit_rate,
+            peak=(bit_rate or 0) * 3 // 2,
+            buffer=(bit_rate or 0) * 2,
+            threads=threads,
+            rated=self.rated if bit_rate is not None else "",
+            passes=passes,
+            more=more,
+        )
+        return ("-c:a" if self.kind == "audio" else "-c:v", self.encoder, *options.split())
 
+    def _rate_control(self, quality: int | None, bit_rate: int | None) -> str:
+        if quality is None:
+            return self.average if bit_rate is not None else ""
+        return self.constant if bit_rate is None else self.capped
+
+    def sample_rate_for(self, source: int | None) -> int:
+        """Return the lowest rate of this codec that keeps the source's, or its highest rate."""
+        wanted = source or _USUAL_RATE
+        return next((rate for rate in self.sample_rates if rate >= wanted), self.sample_rates[-1])
+
+    def default_bit_rate(self, channels: int = 2) -> int | None:
+        """Return the default bit rate of sound in kbit/s, or None if the codec is lossless."""
+        if self.bit_rate is None:
+            return None
+        # One channel needs more than half the rate of two, because two channels share most of their sound.
+        return min(self.bit_rate.most, self.bit_rate.default * max(channels, 2) // 2)
+
+
+_USUAL_RATE = 48_000
+_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+_LOSSLESS_RATES = (*_RATES, 64_000, 88_200, 96_000, 176_400, 192_000)
+_VIDEO_KBPS = (32, 200_000)
 
 _TABLE = (
     Codec(
         "h264",
         "video",
-        ("hls", "mp4"),
+        (*_ADAPTIVE, "mp4", "mov"),
+        ("mp4", "mov"),
         "libx264",
         # With a lookahead thread x264 made 7 different files from one film in 25 runs; without that thread it
         # made one file, in the same processor time.
-        "-preset veryfast -crf {quality} -threads {threads} -x264-params sync-lookahead=0",
-        Quality(0, 51, 23),
+        "-preset veryfast -threads {threads} -x264-params sync-lookahead=0{rated}{more}{passes}",
+        constant="-crf {quality}",
+        capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
+        average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
+        rated=":sliced-threads=1",
+        passes=":pass={number}:stats={log}",
+        quality=Range(0, 51, 23),
+        bit_rate=Range(*_VIDEO_KBPS, 6_000),
     ),
     Codec(
         "hevc",
         "video",
-        ("hls", "mp4"),
+        (*_ADAPTIVE, "mp4", "mov"),
+        ("mp4", "mov"),
         "libx265",
         # The number of frame threads is fixed, because it changes the output bytes, and by default it depends
-        # on the number of cores. Apple's players accept HEVC only with the tag hvc1.
-        "-preset veryfast -crf {quality} -tag:v hvc1 "
-        "-x265-params log-level=error:pools={threads}:frame-threads=2",
-        Quality(0, 51, 26),
+        # on the number of cores. With open GOPs, 4 of 50 pictures of a segment could not be decoded when a
+        # player began there. Apple's players accept HEVC only with the tag hvc1.
+        "-preset veryfast -tag:v hvc1 "
+        "-x265-params log-level=error:pools={threads}:frame-threads=2:open-gop=0{rated}{more}{passes}",
+        constant="-crf {quality}",
+        capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
+        average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
+        rated=":frame-threads=1",
+        passes=":pass={number}:stats={log}",
+        quality=Range(0, 51, 26),
+        bit_rate=Range(*_VIDEO_KBPS, 4_000),
+        keeps_hdr=True,
+    ),
+    Codec(
+        "vp9",
+        "video",
+        (*_ADAPTIVE, "mp4", "webm"),
+        ("mp4", "webm"),
+        "libvpx-vp9",
+        "-deadline good -cpu-used 4 -row-mt 1 -threads {threads} {passes}",
+        constant="-crf {quality} -b:v 0",
+        capped="-crf {quality} -b:v {rate}k",
+        average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
+        quality=Range(0, 63, 33),
+        bit_rate=Range(*_VIDEO_KBPS, 3_600),
+        keeps_hdr=True,
     ),
     Codec(
         "av1",
         "video",
-        ("hls", "mp4"),
+        (*_ADAPTIVE, "mp4", "webm"),  # ffmpeg 9 refuses AV1 in MOV
+        ("mp4", "webm"),
         "libsvtav1",
-        "-preset 8 -crf {quality} -svtav1-params lp={threads}",
-        Quality(0, 63, 35),
+        "-preset 8 -svtav1-params lp={threads}{rated} {passes}",
+        constant="-crf {quality}",
+        capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
+        average="-b:v {rate}k",
+        rated=":lp=1",
+        quality=Range(0, 63, 35),
+        bit_rate=Range(*_VIDEO_KBPS, 3_000),
+        keeps_hdr=True,
         least_side=64,  # the least that SVT-AV1 encodes
     ),
-    Codec("aac", "audio", ("hls", "mp4", "m4a"), "aac", "-b:a {quality}k", Quality(8, 1024, 128)),
     Codec(
-        "mjpeg", "image", ("image", "sprite"), "mjpeg", "-threads {threads} -q:v {quality}", Quality(3, 3, 3)
+        "aac",
+        "audio",
+        (*_ADAPTIVE, "mp4", "mov", "m4a"),
+        ("mp4", "mov"),
+        "aac",
+        average="-b:a {rate}k",
+        bit_rate=Range(8, 1024, 128),
+        sample_rates=_RATES,
+        most_channels=8,
     ),
+    Codec(
+        "opus",
+        "audio",
+        (*_ADAPTIVE, "mp4", "webm", "opus"),
+        ("mp4", "webm", "ogg"),
+        "libopus",
+        average="-b:a {rate}k",
+        bit_rate=Range(6, 510, 96),
+        sample_rates=(48_000,),  # every player decodes it at this rate
+        most_channels=8,
+    ),
+    Codec(
+        "mp3",
+        "audio",
+        ("mp4", "mp3"),
+        ("mp4", "mp3"),
+        "libmp3lame",
+        average="-b:a {rate}k",
+        bit_rate=Range(8, 320, 192),
+        sample_rates=_RATES,
+        most_channels=2,
+    ),
+    Codec(
+        "flac",
+        "audio",
+        ("mp4", "flac"),
+        ("mp4", "flac"),
+        "flac",
+        sample_rates=_LOSSLESS_RATES,
+        most_channels=8,
+    ),
+    Codec(
+        "mjpeg",
+        "image",
+        ("image", "sprite"),
+        ("jpeg",),
+        "mjpeg",
+        "-threads {threads}",
+        constant="-q:v {quality}",
+        quality=Range(3, 3, 3),
+    ),
+    Codec(
+        "webp",
+        "image",
+        ("image",),
+        ("webp",),
+        "libwebp",
+        "-threads {threads}",
+        constant="-quality {quality}",
+        quality=Range(82, 82, 82),
+    ),
+    Codec(
+        "avif",
+        "image",
+        ("image",),
+        ("avif",),
+        "libaom-av1",
+        "-still-picture 1 -cpu-used 6 -threads {threads}",
+        constant="-crf {quality}",
+        quality=Range(26, 26, 26),
+        stream_name="av1",
+    ),
+    Codec(
+        "webp_anim",
+        "image",
+        ("preview",),
+        ("webp",),
+        "libwebp_anim",
+        "-loop 0 -threads {threads}",
+        constant="-quality {quality}",
+        quality=Range(65, 65, 65),
+        stream_name="webp",
+    ),
+    Codec("gif", "image", ("preview",), ("gif",), "gif", "-loop 0"),
 )
 
 CODECS: Mapping[str, Codec] = MappingProxyType({codec.name: codec for codec in _TABLE})
+IMAGE_CODECS: Mapping[ImageFormat, Codec] = MappingProxyType(
+    {"jpeg": CODECS["mjpeg"], "webp": CODECS["webp"], "avif": CODECS["avif"]}
+)
+PREVIEW_CODECS: Mapping[PreviewFormat, Codec] = MappingProxyType(
+    {"webp": CODECS["webp_anim"], "gif": CODECS["gif"]}
+)
+# The container of each output of sound or film; those of pictures follow from their format.
+CONTAINERS: Mapping[OutputType, Container] = MappingProxyType(
+    {
+        "hls": "mp4",
+        "dash": "mp4",
+        "adaptive": "mp4",
+        "mp4": "mp4",
+        "mov": "mov",
+        "webm": "webm",
+        "m4a": "mp4",
+        "mp3": "mp3",
+        "opus": "ogg",
+        "flac": "flac",
+    }
+)
 
 
 def codecs_for(kind: CodecKind, *outputs: OutputType) -> tuple[Codec, ...]:
