@@ -21,11 +21,14 @@ from euterpe.net.pace import MinimumPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.settings import Settings, SettingsError, worker_id
 from euterpe.storage.policy import StoragePolicy
+from euterpe.storage.range_readers import ParallelFetch
 from euterpe.storage.storage import Storage
 from euterpe.store.store import Store
 from euterpe.wiring.database import delivery_schedule_of, open_store
+from euterpe.wiring.profiles import load_profiles
 from euterpe.worker.attempt import Tools
 from euterpe.worker.disk import DiskLedger
+from euterpe.worker.kept_sources import KeptSources
 from euterpe.worker.workdir import WorkDir
 from euterpe.worker.worker import Worker
 
@@ -119,9 +122,10 @@ class Services:
     def open_api(self, host: str, port: int) -> ApiServer:
         """Return a server bound to `port` (0 for any free port). It answers requests only after its `start`.
 
-        Raise `PortTaken` if the port cannot be bound.
+        Raise `PortTaken` if the port cannot be bound, and `SettingsError` if a profile is invalid.
         """
         settings = self._settings
+        profiles = load_profiles(settings)
         limits = ApiLimits(
             max_body_bytes=settings.max_body_bytes,
             max_unfinished=settings.max_unfinished,
@@ -133,6 +137,7 @@ class Services:
             limits,
             storage_policy(settings),
             egress_policy(settings),
+            profiles=profiles,
             sandbox_layers=self._sandbox_layers,
         )
         try:
@@ -178,15 +183,25 @@ def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
     if not found.is_safe:
         _log.warning("ffmpeg_is_old", version=found.version, advice="see `euterpe doctor`")
     workdir = WorkDir(settings.work_dir)
+    kept = KeptSources(workdir)
     return Tools(
         store=store,
-        storage=Storage(storage_policy(settings), egress, pace=minimum_pace(settings)),
+        storage=Storage(
+            storage_policy(settings),
+            egress,
+            pace=minimum_pace(settings),
+            parallel=ParallelFetch(connections=settings.fetch_connections),
+        ),
         egress=egress,
         sandbox=Sandbox(found.path),
         workdir=workdir,
         disk=DiskLedger(
-            workdir.free_bytes, slots=settings.worker_slots, min_free_bytes=settings.min_free_bytes
+            workdir.free_bytes,
+            slots=settings.worker_slots,
+            min_free_bytes=settings.min_free_bytes,
+            kept=kept,
         ),
+        kept=kept,
         ffmpeg_version=found.version,
         threads=threads_of_a_slot(settings.worker_slots),
         memory_bytes=memory_of_a_slot(settings.worker_slots, memory_of_the_machine()),
