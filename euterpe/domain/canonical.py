@@ -14,15 +14,25 @@ from urllib.parse import parse_qsl
 
 from pydantic import SecretStr
 
+from euterpe.domain.codecs import codecs_for
 from euterpe.domain.locations import split_query, without_query
-from euterpe.domain.spec import JobSpec, parse_spec
+from euterpe.domain.spec import JobSpec, parse_stored_spec
 from euterpe.domain.strict_json import canonical_text
 
 CallbackField = Literal["refresh_url", "status_webhook_url"]
 CALLBACK_FIELDS: tuple[CallbackField, CallbackField] = ("refresh_url", "status_webhook_url")
 # Shorter values are not masked, because they may occur in any text by chance.
 _SHORTEST_TOKEN = 6
+# The release before knows these profiles and these types of output, but none of these fields.
+_OLDER_PROFILES = ("h264-720p", "audio-aac")
+_OLDER_OUTPUTS = ("hls", "mp4", "m4a", "image", "sprite")
 _NEWER_FIELDS = ("webhook_format",)
+_NEWER_OUTPUT_FIELDS = frozenset(
+    {
+        *("start", "end", "optional", "crop", "pad", "metadata", "subtitles", "trick_play", "fragmented"),
+        *("bitrate_kbps", "fps", "hdr", "channels", "language", "format", "width"),
+    }
+)
 _HIDDEN = "…"
 
 
@@ -87,13 +97,16 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON with its defaults, and the secret part (None if there are no secrets).
 
-    A field that is newer than the first release is left out while it has its default value: in a rolling
-    upgrade, workers of the previous release refuse fields that they do not know.
+    The outputs of a profile are in it beside its name, so that a worker needs no file of this installation.
+
+    A default of a field that is newer than the release before is left out, and so are the outputs of a
+    profile of that release: in a rolling upgrade a worker of that release would refuse them.
 
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.
     """
     public, secret = _split(spec, exclude_defaults=False)
+    public["outputs"] = _stored_outputs(spec)
     if "source_query" in secret:
         public["source"]["url"] += "?"
     for name in secret.get("output_queries", ()):
@@ -115,7 +128,7 @@ def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = N
         output["urls"] = {
             name: without_query(url) + queries.get(name, "") for name, url in output["urls"].items()
         }
-    return parse_spec(
+    return parse_stored_spec(
         {**public, "source": source, "output": output, "credentials": sealed.get("credentials")}
     )
 
@@ -124,14 +137,19 @@ def request_hash(spec: JobSpec) -> str:
     """Return a SHA-256 that is equal for a retried request and different for any other request.
 
     Credentials and signatures are left out, because a client that retries may send new credentials for the
-    same job. Defaults are left out too, so that a new field in a later version does not change old hashes.
+    same job. Defaults are left out too, so that a new field in a later version does not change old hashes. Of
+    a profile only the name counts, so that a change of the profile does not turn a retry into a conflict.
     """
     public, _ = _split(spec, exclude_defaults=True)
+    if spec.profile is None:
+        outputs = _dumped(spec, exclude_defaults=True)
+        public["outputs"] = [_without_default_sound(output) for output in outputs]
     return sha256(canonical_text(public).encode()).hexdigest()
 
 
 def _split(spec: JobSpec, *, exclude_defaults: bool) -> tuple[Json, Json]:
-    public = spec.model_dump(mode="json", exclude={"credentials"}, exclude_defaults=exclude_defaults)
+    hidden = {"credentials", "outputs"}
+    public = spec.model_dump(mode="json", exclude=hidden, exclude_defaults=exclude_defaults)
     secret: Json = {}
     if spec.credentials is not None:
         secret["credentials"] = _revealed(spec.credentials.model_dump(exclude_none=True))
@@ -144,6 +162,50 @@ def _split(spec: JobSpec, *, exclude_defaults: bool) -> tuple[Json, Json]:
         if queries := {name: query for name, (_, query) in halves.items() if query}:
             secret["output_queries"] = queries
     return public, secret
+
+
+def _dumped(spec: JobSpec, *, exclude_defaults: bool = False) -> list[Json]:
+    only = spec.model_dump(mode="json", include={"outputs"}, exclude_defaults=exclude_defaults)
+    outputs: list[Json] = only["outputs"]
+    return outputs
+
+
+def _stored_outputs(spec: JobSpec) -> list[Json] | None:
+    if spec.profile in _OLDER_PROFILES:
+        return None
+    pairs = zip(_dumped(spec), _dumped(spec, exclude_defaults=True), strict=True)
+    older = _OLDER_OUTPUTS
+    return [_without_newer(whole, given) if whole["type"] in older else whole for whole, given in pairs]
+
+
+def _without_newer(whole: Any, given: Any) -> Any:
+    """Return the settings without the newer fields that have their default, and so are not in `given`."""
+    if isinstance(whole, list) and isinstance(given, list):
+        return [_without_newer(*pair) for pair in zip(whole, given, strict=True)]
+    if not isinstance(whole, dict):
+        return whole
+    known = given if isinstance(given, dict) else {}
+    return {
+        name: _without_newer(value, known.get(name))
+        for name, value in whole.items()
+        if name in known or name not in _NEWER_OUTPUT_FIELDS
+    }
+
+
+def _without_default_sound(output: Json) -> Json:
+    """Return the output without settings of its sound that spell out a default.
+
+    The first releases had these defaults in the model, so their hashes leave them out.
+    """
+    audio = output.get("audio")
+    if not isinstance(audio, dict):
+        return output
+    default = codecs_for("audio", output["type"])[0]
+    if audio.get("codec") == default.name:
+        audio = {name: value for name, value in audio.items() if name != "codec"}
+        if audio == {"bitrate_kbps": default.default_bit_rate()}:
+            audio = {}
+    return {**output, "audio": audio} if audio else {k: v for k, v in output.items() if k != "audio"}
 
 
 def _revealed(value: Any) -> Any:

@@ -30,6 +30,8 @@ _SENTENCES = {
     "string_type": "must be a string",
     "string_unicode": "contains half of a surrogate pair",
     "int_type": "must be an integer",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "invalid_key": "must have only text as keys",
     "greater_than_equal": "must be at least {ge}",
@@ -56,7 +58,12 @@ def first_errors(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
 
 def _sentence(detail: ErrorDetails) -> str:
     template = _SENTENCES.get(detail["type"])
-    return template.format_map(detail.get("ctx", {})) if template else detail["msg"]
+    limits = {name: _short(value) for name, value in detail.get("ctx", {}).items()}
+    return template.format_map(limits) if template else detail["msg"]
+
+
+def _short(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:

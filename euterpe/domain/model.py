@@ -1,7 +1,7 @@
 """Strict pydantic base model and custom field types shared by the request models."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,12 +16,13 @@ from pydantic import (
     GetJsonSchemaHandler,
     PlainSerializer,
     PlainValidator,
+    Tag,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from euterpe.domain.units import iso
 
@@ -86,6 +87,39 @@ def _has_type(value: object) -> object:
 # Without `_has_type`, pydantic would put the unknown type into its error message, and print a traceback if
 # the value cannot be printed.
 Typed = (Discriminator("type"), BeforeValidator(_has_type))
+
+
+LIST, OBJECT, NULL = Tag("<list>"), Tag("<object>"), Tag("<null>")
+
+
+def by_form(says: str, *words: str) -> Discriminator:
+    """Return a discriminator of a union whose parts have different JSON forms.
+
+    A part has the tag `LIST`, `OBJECT` or `NULL`, or is one of `words`, which is its own tag. `says` has all
+    of them for the error message.
+    """
+
+    def form_of(value: object) -> str:
+        if isinstance(value, list | tuple):
+            return LIST.tag
+        if isinstance(value, dict | StrictModel):
+            return OBJECT.tag
+        if value is None:
+            return NULL.tag
+        return value if isinstance(value, str) and value in words else "<other>"
+
+    return Discriminator(form_of, custom_error_type="wrong_form", custom_error_message=f"must be {says}")
+
+
+def problems_at(problems: Iterable[tuple[tuple[str | int, ...], str]]) -> ValidationError:
+    """Return an error for a validator to raise. Each problem has its location below the validated value."""
+    return ValidationError.from_exception_data(
+        "problems",
+        [
+            InitErrorDetails(type=PydanticCustomError("problem", text), loc=loc, input=None)
+            for loc, text in problems
+        ],
+    )
 
 
 def exactly_one_with(other: str) -> AfterValidator:

@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from euterpe.domain.credentials import AzCredentials, Credentials, credentials_for
 from euterpe.domain.locations import split_query
-from euterpe.domain.outputs import M4aOutput, Mp4Output
+from euterpe.domain.outputs import single_file
 from euterpe.domain.spec import JobSpec, resolve_outputs
 
 _PORTS = {"http": 80, "https": 443}
@@ -18,8 +18,7 @@ def replaces_its_source(spec: JobSpec) -> bool:
     Outputs with many files are not checked here, because the names of their files are known only from the
     plan.
     """
-    names = [f"{output.name}.mp4" for output in resolve_outputs(spec) if isinstance(output, Mp4Output)]
-    names += [f"{output.name}.m4a" for output in resolve_outputs(spec) if isinstance(output, M4aOutput)]
+    names = [file for output in resolve_outputs(spec) if (file := single_file(output)) is not None]
     return find_overwritten_source(spec, [*names, *(spec.output.urls or {})]) is not None
 
 

@@ -15,7 +15,7 @@ from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import OBJECT_STORES, SignedUrl, scheme_of, split_query, without_query
 from euterpe.domain.model import StrictModel
-from euterpe.domain.spec import JobSpec, Uploads, parse_spec
+from euterpe.domain.spec import JobSpec, Uploads, parse_stored_spec
 
 
 class Replacement(StrictModel):
@@ -54,7 +54,7 @@ def new_secret(public: Json, document: object, known: JobSpec | None = None) -> 
         raise InvalidSpec(errors)
     if known is not None:
         given = _completed(public, given, known)
-    _, secret = split_secrets(parse_spec({**public, **_renewed(public, given)}))
+    _, secret = split_secrets(parse_stored_spec({**public, **_renewed(public, given)}))
     if secret is None:
         raise InvalidSpec((_NOTHING,))
     return secret

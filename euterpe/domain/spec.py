@@ -1,5 +1,7 @@
 """The job spec: the models of a transcoding request, and the functions that parse and validate it."""
 
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -12,16 +14,22 @@ from pydantic import (
     WithJsonSchema,
     field_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from euterpe.domain.credentials import Credentials, Side, credentials_mismatch
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.events import WebhookFormat
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, SourceUrl, scheme_of
-from euterpe.domain.model import Instant, Items, StrictModel, exactly_one_schema, exactly_one_with
+from euterpe.domain.model import (
+    Instant,
+    Items,
+    StrictModel,
+    exactly_one_schema,
+    exactly_one_with,
+    problems_at,
+)
 from euterpe.domain.outputs import OutputSpec, OutputSpecs
-from euterpe.domain.profiles import PROFILES, ProfileName
+from euterpe.domain.profiles import ProfileName, Profiles, built_in_profiles
 from euterpe.domain.strict_json import MAX_NUMBER, canonical_text, json_problems, parse_json
 from euterpe.domain.text import ExternalId, FileName, GroupId, Name
 
@@ -98,13 +106,7 @@ def _in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
 def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
     # Each value takes at least one byte, so the limit in bytes is also a limit on the number of values.
     if found := list(json_problems(value, max_depth=MAX_METADATA_DEPTH, max_values=MAX_METADATA_BYTES)):
-        raise ValidationError.from_exception_data(
-            "metadata",
-            [
-                InitErrorDetails(type=PydanticCustomError("not_json", flaw), loc=loc, input=None)
-                for loc, flaw in found
-            ],
-        )
+        raise problems_at(found)
     if (size := len(canonical_text(value).encode())) > MAX_METADATA_BYTES:
         raise ValueError(f"must take at most {MAX_METADATA_BYTES} bytes as JSON, not {size}")
     return value
@@ -117,6 +119,44 @@ Group = Annotated[GroupSpec, BeforeValidator(_named, json_schema_input_type=Grou
 Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSchema(_ANY_OBJECT)]
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """How a spec is read: which profiles there are, and whether its profile was resolved before."""
+
+    profiles: Profiles
+    is_stored: bool = False
+
+
+def _reading(info: ValidationInfo) -> _Reading:
+    return info.context if isinstance(info.context, _Reading) else _Reading(built_in_profiles())
+
+
+def _known(name: str | None, info: ValidationInfo) -> str | None:
+    reading = _reading(info)
+    if name is None or reading.is_stored or name in reading.profiles:
+        return name
+    close = get_close_matches(name, reading.profiles, n=1)
+    suggestion = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ValueError(f"must be a profile that GET /transcode/profiles lists{suggestion}")
+
+
+def _resolved(given: tuple[OutputSpec, ...] | None, info: ValidationInfo) -> tuple[OutputSpec, ...] | None:
+    """Return the outputs of the job: those given, or those of its profile.
+
+    A stored spec may have both: the outputs were decided when the job was accepted.
+    """
+    if "profile" not in info.data:
+        return given
+    reading, name = _reading(info), info.data["profile"]
+    if given is not None and (name is None or reading.is_stored):
+        return given
+    if name is None or given is not None:
+        raise ValueError("give either profile or outputs, and not both")
+    if name not in reading.profiles:
+        raise ValueError("is required: this release has no such profile")
+    return reading.profiles[name].outputs
+
+
 class JobSpec(StrictModel):
     """A job: the source, the outputs to make, the place to write them, and the webhook to call."""
 
@@ -126,9 +166,9 @@ class JobSpec(StrictModel):
     """The media to read."""
     output: Output
     """The place to write to."""
-    profile: ProfileName | None = None
-    """A built-in list of outputs. Give either this field or `outputs`."""
-    outputs: Annotated[OutputSpecs | None, exactly_one_with("profile"), Field(validate_default=True)] = None
+    profile: Annotated[ProfileName | None, AfterValidator(_known)] = None
+    """A ready-made list of outputs, by name. Give either this field or `outputs`."""
+    outputs: Annotated[OutputSpecs | None, AfterValidator(_resolved), Field(validate_default=True)] = None
     """The outputs to make. Give either this field or `profile`."""
     credentials: Credentials | None = None
     """Access to the object storage of the source and the output, encrypted at rest."""
@@ -169,23 +209,37 @@ class JobSpec(StrictModel):
         return given
 
 
-def parse_spec(data: object) -> JobSpec:
-    """Return the spec in `data`, a decoded JSON document. Raise `InvalidSpec` with every error in it."""
+def parse_spec(data: object, profiles: Profiles | None = None) -> JobSpec:
+    """Return the spec in `data`, a decoded JSON document. Raise `InvalidSpec` with every error in it.
+
+    The spec has the outputs of its profile, one of `profiles` (by default of the built-in ones), so that no
+    later step needs the profile.
+    """
+    return _parse(data, _Reading(built_in_profiles() if profiles is None else profiles))
+
+
+def parse_spec_json(raw: bytes, max_bytes: int = MAX_BODY_BYTES, profiles: Profiles | None = None) -> JobSpec:
+    """Return the spec in a raw request body, as `parse_spec` does. Raise `InvalidSpec`."""
+    return parse_spec(parse_json(raw, max_bytes), profiles)
+
+
+def parse_stored_spec(data: object) -> JobSpec:
+    """Return the spec of an accepted job. Raise `InvalidSpec` if this release does not understand it.
+
+    The outputs of an operator's profile are in the spec, because this process may not have that profile.
+    """
+    return _parse(data, _Reading(built_in_profiles(), is_stored=True))
+
+
+def _parse(data: object, reading: _Reading) -> JobSpec:
     try:
-        return JobSpec.model_validate(data)
+        return JobSpec.model_validate(data, context=reading)
     except ValidationError as invalid:
         errors = field_errors(invalid, data)
     # Raise outside `except`, because the chained pydantic error would contain the input, including secrets.
     raise InvalidSpec(errors)
 
 
-def parse_spec_json(raw: bytes, max_bytes: int = MAX_BODY_BYTES) -> JobSpec:
-    """Return the spec in a raw request body. Raise `InvalidSpec` with every error in it."""
-    return parse_spec(parse_json(raw, max_bytes))
-
-
 def resolve_outputs(spec: JobSpec) -> tuple[OutputSpec, ...]:
     """Return the outputs that the spec or its profile lists. There is at least one output."""
-    if spec.profile is not None:
-        return PROFILES[spec.profile].outputs
     return spec.outputs or ()

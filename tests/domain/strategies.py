@@ -7,26 +7,16 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from euterpe.domain.codecs import codecs_for
 from euterpe.domain.events import WebhookFormat
-from euterpe.domain.profiles import PROFILES
+from euterpe.domain.profiles import built_in_profiles
 from euterpe.domain.spec import WebhookEvent
 from euterpe.domain.strict_json import MIN_NUMBER
+from tests.domain.output_strategies import outputs
+from tests.domain.text_strategies import Json, matching, names, printable
 
 CANARY = "c4n4ry"
 """Part of every secret in `requests`: text that contains it leaks a secret."""
 
-Json = dict[str, Any]
-
-
-def matching(pattern: str) -> SearchStrategy[str]:
-    return st.from_regex(pattern, fullmatch=True)
-
-
-names = matching(r"[a-z0-9][a-z0-9._-]{0,63}")
-printable = st.text(
-    st.characters(categories=["L", "M", "N", "P", "S"], include_characters=" "), min_size=1, max_size=60
-).filter(lambda text: text.isprintable() and text == text.strip())
 secrets = matching(r"[!-~]{0,40}").map(lambda text: CANARY + text)
 queries = matching(r"[a-zA-Z0-9=&~._-]{0,20}").map(f"?sig={CANARY}{{}}".format)
 instants = st.datetimes(
@@ -44,30 +34,6 @@ callback_urls = st.builds(
 )
 file_names = matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,20}){0,3}")
 
-heights = st.integers(8, 2160).map(lambda half: half * 2)
-codecs = st.sampled_from([codec.name for codec in codecs_for("video", "mp4", "hls")])
-audios = st.fixed_dictionaries({}, optional={"codec": st.just("aac"), "bitrate_kbps": st.integers(8, 1024)})
-moments = matching(r"(100|[0-9]{1,2}(\.[0-9]{1,3})?)%|[0-9]{1,6}(\.[0-9]{1,3})?s")
-
-
-def _output(kind: str, required: Json | None = None, **optional: SearchStrategy[Any]) -> SearchStrategy[Json]:
-    return st.fixed_dictionaries(
-        {"name": names, "type": st.just(kind), **(required or {})}, optional=optional
-    )
-
-
-ladders = st.lists(heights, min_size=1, max_size=10, unique=True).map(lambda xs: sorted(xs, reverse=True))
-hls_videos = st.fixed_dictionaries({"ladder": ladders}, optional={"codec": codecs})
-videos = st.fixed_dictionaries(
-    {}, optional={"codec": codecs, "height": st.none() | heights, "crf": st.none() | st.integers(0, 51)}
-)
-outputs = st.one_of(
-    _output("hls", {"video": hls_videos}, segment_seconds=st.integers(1, 60), audio=st.none() | audios),
-    _output("mp4", video=videos, audio=st.none() | audios),
-    _output("m4a", audio=audios),
-    _output("image", {"at": st.lists(moments, min_size=1, max_size=5, unique=True)}),
-    _output("sprite", interval_seconds=st.integers(1, 3600), columns=st.integers(1, 50), vtt=st.booleans()),
-)
 output_lists = st.lists(outputs, min_size=1, max_size=5, unique_by=lambda output: output["name"])
 
 _any_store = {
@@ -145,7 +111,7 @@ def requests(draw: st.DrawFn) -> Json:
     else:
         output = {"url": f"{prefix}/"}
     work = draw(
-        st.fixed_dictionaries({"profile": st.sampled_from(sorted(PROFILES))})
+        st.fixed_dictionaries({"profile": st.sampled_from(sorted(built_in_profiles()))})
         | st.fixed_dictionaries({"outputs": output_lists})
     )
     return {

@@ -14,10 +14,13 @@ from euterpe.domain.canonical import (
     request_hash,
     split_secrets,
 )
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.profiles import built_in_profiles
 from euterpe.domain.spec import parse_spec, parse_spec_json
 from euterpe.domain.strict_json import canonical_json
 from tests.domain.documents import EXAMPLE, MINIMAL, altered
-from tests.domain.strategies import CANARY, Json, requests
+from tests.domain.strategies import CANARY, requests
+from tests.domain.text_strategies import Json
 
 SIGNED = {
     "source": {"url": "https://in.example/a.mov?X-Signature=abc&e=1"},
@@ -101,6 +104,82 @@ def test_a_worker_of_the_release_before_knows_every_field_of_a_plain_job() -> No
     assert public["webhook_format"] == "standard"
 
 
+def test_a_worker_of_the_release_before_knows_every_field_of_plain_outputs() -> None:
+    public, _ = split_secrets(parse_spec(EXAMPLE))
+    aac = {"codec": "aac", "bitrate_kbps": 128}
+    assert public["outputs"] == [
+        {
+            "name": "hls",
+            "type": "hls",
+            "segment_seconds": 4,
+            "video": {"codec": "h264", "ladder": [1080, 720, 480]},
+            "audio": aac,
+        },
+        {
+            "name": "mp4",
+            "type": "mp4",
+            "video": {"codec": "h264", "height": 720, "crf": 22},
+            "audio": {"codec": "aac"},  # that worker's default is 128, too
+        },
+        {"name": "sound", "type": "m4a", "audio": aac},
+        {"name": "poster", "type": "image", "at": ["50%"]},
+        {"name": "scrub", "type": "sprite", "interval_seconds": 10, "columns": 10, "vtt": True},
+    ]
+
+
+def test_a_newer_setting_is_stored_where_it_is_given() -> None:
+    part = {"name": "a", "type": "mp4", "start": 5, "audio": [{"language": "de"}, {"channels": "keep"}]}
+    public, _ = split_secrets(parse_spec({**EXAMPLE, "outputs": [part]}))
+    assert public["outputs"] == [
+        {
+            "name": "a",
+            "type": "mp4",
+            "start": 5.0,
+            "video": {"codec": "h264", "height": None, "crf": None},
+            "audio": [{"codec": "aac", "language": "de"}, {"codec": "aac", "channels": "keep"}],
+        }
+    ]
+
+
+def test_an_output_of_a_newer_type_is_stored_with_all_its_settings() -> None:
+    public, _ = split_secrets(parse_spec({**EXAMPLE, "outputs": [{"name": "a", "type": "opus"}]}))
+    assert public["outputs"] == [
+        {
+            "name": "a",
+            "type": "opus",
+            "start": None,
+            "end": None,
+            "optional": False,
+            "metadata": "strip",
+            "audio": {"codec": "opus", "bitrate_kbps": None, "channels": "stereo", "language": None},
+        }
+    ]
+
+
+def test_a_job_stores_the_outputs_of_its_profile_unless_every_release_knows_them() -> None:
+    for name in built_in_profiles():
+        spec = parse_spec({**MINIMAL, "profile": name})
+        public, secret = split_secrets(spec)
+        assert public["profile"] == name
+        assert (public["outputs"] is None) == (name in ("h264-720p", "audio-aac"))
+        assert join_secrets(json.loads(canonical_json(public)), secret) == spec
+
+
+def test_a_job_of_a_profile_that_is_gone_is_still_complete() -> None:
+    public, secret = split_secrets(parse_spec({**MINIMAL, "profile": "podcast"}))
+    joined = join_secrets({**public, "profile": "of-another-installation"}, secret)
+    assert joined.outputs == built_in_profiles()["podcast"].outputs
+    with pytest.raises(InvalidSpec, match="this release has no such profile"):
+        join_secrets({**public, "profile": "of-another-installation", "outputs": None}, secret)
+
+
+def test_the_hash_of_a_profile_is_that_of_its_name() -> None:
+    podcast = parse_spec({**MINIMAL, "profile": "podcast"})
+    changed = podcast.model_copy(update={"outputs": built_in_profiles()["poster"].outputs})
+    assert request_hash(changed) == request_hash(podcast)
+    assert request_hash(podcast) != hash_of({**MINIMAL, "profile": "poster"})
+
+
 @given(requests(), st.randoms(use_true_random=False))
 def test_the_hash_does_not_depend_on_spelling(document: Json, random: Random) -> None:
     def shuffled(value: Any) -> Any:
@@ -174,6 +253,23 @@ def test_a_request_without_audio_differs_from_one_with_the_default_audio() -> No
     default = {**EXAMPLE, "outputs": [{"name": "a", "type": "mp4"}]}
     assert hash_of(altered(default, "outputs", 0, "audio", to=None)) != hash_of(default)
     assert hash_of(altered(default, "outputs", 0, "audio", to={"codec": "aac"})) == hash_of(default)
+
+
+@pytest.mark.parametrize("kind", ["mp4", "m4a", "hls"])
+def test_sound_that_spells_out_a_default_hashes_as_before(kind: str) -> None:
+    """In the first release the models had these defaults, so the hashes left them out."""
+
+    def hashed(**audio: Any) -> str:
+        video = {"video": {"ladder": [720]}} if kind == "hls" else {}
+        return hash_of(
+            {**MINIMAL, "profile": None, "outputs": [{"name": "a", "type": kind, **video, **audio}]}
+        )
+
+    spelled_out = [{}, {"codec": "aac"}, {"bitrate_kbps": 128}, {"codec": "aac", "bitrate_kbps": 128}]
+    assert {hashed(audio=audio) for audio in spelled_out} == {hashed()}
+    rate = hashed(audio={"bitrate_kbps": 96})
+    assert rate == hashed(audio={"codec": "aac", "bitrate_kbps": 96}) != hashed()
+    assert hashed(audio={"bitrate_kbps": 128, "channels": "keep"}) != hashed(audio={"channels": "keep"})
 
 
 def test_hashes_stay_the_same_from_release_to_release() -> None:

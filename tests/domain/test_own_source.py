@@ -60,6 +60,18 @@ def test_buckets_of_one_name_at_two_endpoints_are_two_buckets() -> None:
 
 
 @pytest.mark.parametrize(
+    "output",
+    [{"type": kind} for kind in ("mp4", "mov", "webm", "m4a", "mp3", "opus", "flac")]
+    + [{"type": "preview", "format": "gif"}, {"type": "preview", "format": "webp"}],
+)
+def test_every_output_that_is_one_file_is_compared(output: dict[str, str]) -> None:
+    outputs = [{"name": "a", **output}]
+    for suffix in ("mp4", "mov", "webm", "m4a", "mp3", "opus", "flac", "gif", "webp"):
+        job = spec(f"s3://b/a.{suffix}", "s3://b/", outputs=outputs)
+        assert replaces_its_source(job) == (suffix == output.get("format", output["type"]))
+
+
+@pytest.mark.parametrize(
     ("source", "part"),
     [("00000.m4s", "00000.m4s"), ("%3Fa.m4s", "?a.m4s"), ("%23a.m4s", "#a.m4s"), ("%2523.m4s", "%23.m4s")],
 )

@@ -10,7 +10,8 @@ from euterpe.domain.field_errors import MAX_ERRORS
 from euterpe.domain.spec import GroupSpec, JobSpec, WebhookEvent, parse_spec, parse_spec_json
 from euterpe.domain.states import JobStatus
 from tests.domain.documents import EXAMPLE, MINIMAL, altered, refusals
-from tests.domain.strategies import Json, requests
+from tests.domain.strategies import requests
+from tests.domain.text_strategies import Json
 
 NOON_2030 = 1_896_091_200_000
 
@@ -39,7 +40,7 @@ def test_all_errors_are_reported_together() -> None:
     del document["source"]
     assert refusals(document) == {
         ("source",): "is required",
-        ("profile",): "must be one of audio-aac, h264-720p",
+        ("profile",): "must be a profile that GET /transcode/profiles lists",
         ("queue",): "must be 1 to 64 characters of a-z, 0-9, '.', '_' and '-', the first a letter or a digit",
         ("priority",): "must be at most 100",
         ("group",): "must be an object",

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.strict_json import SpecTooLarge, canonical_json, json_problems, parse_json
-from tests.domain.strategies import Json, metadata
+from tests.domain.strategies import metadata
+from tests.domain.text_strategies import Json
 
 LIMIT = 262_144
 

@@ -1,0 +1,18 @@
+"""Hypothesis strategies for names and texts of requests."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+Json = dict[str, Any]
+
+
+def matching(pattern: str) -> SearchStrategy[str]:
+    return st.from_regex(pattern, fullmatch=True)
+
+
+names = matching(r"[a-z0-9][a-z0-9._-]{0,63}")
+printable = st.text(
+    st.characters(categories=["L", "M", "N", "P", "S"], include_characters=" "), min_size=1, max_size=60
+).filter(lambda text: text.isprintable() and text == text.strip())
