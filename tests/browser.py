@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 
 @dataclass
@@ -18,12 +18,22 @@ class WatchedPage:
 
 
 @contextmanager
-def browser_page(width: int = 1280, height: int = 1000) -> Iterator[WatchedPage]:
-    """Yield an empty page of the system's Chromium, so that playwright's own build need not be downloaded."""
+def chromium(*switches: str) -> Iterator[Browser]:
+    """Yield the system's Chromium, started with these command line switches."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu", *switches]
         )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def browser_page(width: int = 1280, height: int = 1000) -> Iterator[WatchedPage]:
+    """Yield an empty page of the system's Chromium; playwright's own build is not downloaded."""
+    with chromium() as browser:
         watched = WatchedPage(browser.new_page(viewport={"width": width, "height": height}))
         watched.page.on("pageerror", lambda error: watched.errors.append(str(error)))
         watched.page.on(
@@ -31,7 +41,4 @@ def browser_page(width: int = 1280, height: int = 1000) -> Iterator[WatchedPage]
             lambda message: watched.errors.append(message.text) if message.type == "error" else None,
         )
         watched.page.on("request", lambda request: watched.requested.append(request.url))
-        try:
-            yield watched
-        finally:
-            browser.close()
+        yield watched

@@ -1,0 +1,119 @@
+"""Finish the segments that the encoder wrote: align their decode times, and fold a short tail."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.errors import MediaError
+from euterpe.media.packaging.segment_facts import RenditionFacts, SegmentFacts, read_rendition
+from euterpe.media.sandbox.sandbox import Sandbox
+
+_LEAST_SHARE = 0.5  # of the segment length
+# A child has a minute, in which even a slow disk writes this much.
+_BYTES_PER_CALL = 512 << 20
+_SEGMENTS_PER_CALL = 1_000
+_MOST_FILE_BYTES = 16 << 30
+# In a segment of a few pictures, the last may lose some ticks (`decode_times`).
+_END_TOLERANCE_S = 0.001
+
+
+def finish_rendition(
+    sandbox: Sandbox,
+    folder: Path,
+    name: str,
+    *,
+    segment_seconds: float,
+    on_tick: Callable[[], None] = lambda: None,
+) -> RenditionFacts:
+    """Replace segments of a rendition where players need it, and return the facts of its files.
+
+    The files are `NAME_init.mp4`, `NAME_00001.m4s` and so on. Raise `MediaError` if a file is missing, or is
+    not as ffmpeg writes it. `on_tick` may raise to stop the work.
+    """
+    rewriter = _Rewriter(sandbox, folder, on_tick)
+    facts = read_rendition(sandbox, folder, f"{name}_init.mp4", _segment_names(folder, name), on_tick=on_tick)
+    if facts.track.kind == "video" and facts.track.edit_start > 0:
+        facts = rewriter.without_edit_list(facts)
+    return rewriter.without_tail(facts, segment_seconds)
+
+
+def _segment_names(folder: Path, name: str) -> list[str]:
+    """Return the names of the segments of a rendition, in order.
+
+    A glob pattern would not do: the segments of `audio_en` and of `audio_en_2` begin alike.
+    """
+    pattern = re.compile(rf"{re.escape(name)}_([0-9]{{5,9}})\.m4s")
+    found = sorted(
+        (int(match[1]), path.name) for path in folder.iterdir() if (match := pattern.fullmatch(path.name))
+    )
+    names = [segment for _, segment in found]
+    if not names or names != [f"{name}_{number:05d}.m4s" for number in range(1, len(names) + 1)]:
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{name}: one of its segments is missing")
+    return names
+
+
+class _Rewriter:
+    def __init__(self, sandbox: Sandbox, folder: Path, on_tick: Callable[[], None]) -> None:
+        self._sandbox, self._folder, self._on_tick = sandbox, folder, on_tick
+
+    def without_edit_list(self, facts: RenditionFacts) -> RenditionFacts:
+        for names in _portions(facts.segments):
+            self._call("align_decode_times", {"init": facts.init, "segments": names})
+        self._call("drop_edit_list", {"init": facts.init})
+        aligned = self._read(facts.init, [segment.name for segment in facts.segments])
+        if aligned.track != replace(facts.track, edit_start=0):
+            raise _changed(facts.init)
+        for before, after in zip(facts.segments, aligned.segments, strict=True):
+            _check_same(before, after, facts.track.timescale)
+        return aligned
+
+    def without_tail(self, facts: RenditionFacts, segment_seconds: float) -> RenditionFacts:
+        *others, last = facts.segments
+        seconds = (last.end - last.start) / facts.track.timescale
+        if not others or seconds >= segment_seconds * _LEAST_SHARE:
+            return facts
+        before = others[-1]
+        self._call("fold_tail", {"segment": before.name, "tail": last.name})
+        folded = self._read(facts.init, [before.name]).segments[0]
+        whole = replace(before, end=last.end, samples=before.samples + last.samples)
+        _check_same(whole, folded, facts.track.timescale)
+        return replace(facts, segments=(*others[:-1], folded))
+
+    def _read(self, init: str, segments: Sequence[str]) -> RenditionFacts:
+        return read_rendition(self._sandbox, self._folder, init, segments, on_tick=self._on_tick)
+
+    def _call(self, task: str, arguments: Mapping[str, Any]) -> None:
+        self._sandbox.call(
+            task,
+            arguments,
+            blame=ErrorCode.OUTPUT_UNDECODABLE,
+            cwd=self._folder,
+            on_tick=self._on_tick,
+            writable_bytes=_MOST_FILE_BYTES,
+        )
+
+
+def _portions(segments: Sequence[SegmentFacts]) -> Iterator[list[str]]:
+    names, size = list[str](), 0
+    for segment in segments:
+        names.append(segment.name)
+        size += segment.size_bytes
+        if size >= _BYTES_PER_CALL or len(names) >= _SEGMENTS_PER_CALL:
+            yield names
+            names, size = [], 0
+    if names:
+        yield names
+
+
+def _check_same(before: SegmentFacts, after: SegmentFacts, timescale: int) -> None:
+    """Raise if a segment no longer shows what it showed before."""
+    facts = [(one.name, one.start, one.samples, one.starts_with_sync) for one in (before, after)]
+    if facts[0] != facts[1] or abs(before.end - after.end) > timescale * _END_TOLERANCE_S:
+        raise _changed(before.name)
+
+
+def _changed(name: str) -> MediaError:
+    return MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{name}: its times changed when it was written again")

@@ -1,0 +1,24 @@
+"""Fold a short last segment into the segment before it. Runs in sandboxed children only.
+
+With a last segment of Opus of 6.5 ms, hls.js 1.7.4 stalled for ever, and never reported the end.
+"""
+
+from pathlib import Path
+
+from euterpe.media.packaging.fragments import read_layout
+from euterpe.media.packaging.segment_files import copy_range, opened, replaced
+from euterpe.media.packaging.segments import named
+
+
+def fold_tail(segment: str, tail: str) -> None:
+    """Append the fragments of `tail` to `segment`, and remove `tail`.
+
+    The index (`sidx`) of both is left out: it would be wrong.
+    """
+    with named(segment), opened(segment) as (fd, size), replaced(segment) as target:
+        layout = read_layout(fd, size)
+        copy_range(fd, target, 0, layout.head_end)
+        copy_range(fd, target, layout.fragments[0][0].start, size)
+        with named(tail), opened(tail) as (tail_fd, tail_size):
+            copy_range(tail_fd, target, read_layout(tail_fd, tail_size).fragments[0][0].start, tail_size)
+    Path(tail).unlink()

@@ -1,0 +1,117 @@
+"""Write WebVTT: a track in segments for HLS, and in one file for DASH. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.errors import MediaError
+from euterpe.media.packaging.rendition import TEXT_TYPE, Segment, SubtitleRendition, TextFile
+
+# Time 0 of the cues is time 0 of the media segments.
+_SEGMENT_HEADER = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:0,LOCAL:00:00:00.000\n"
+_FILE_HEADER = "WEBVTT\n"
+_TICKS = 1000  # in a second
+# A cue that is shown for long is in many segments. The subtitles of a film of four hours have 0.3 million
+# characters.
+_MOST_CHARACTERS = 50_000_000
+_LINE_ENDS = re.compile("\r\n|[\n\x0b-\r\x1c-\x1e\x85\u2028\u2029]")
+# Control characters, halves of surrogate pairs and non-characters.
+_UNSAFE = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Cue:
+    """A text on the screen. Times are seconds of the output. The text is plain and may have several lines."""
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True)
+class PackagedSubtitles:
+    """A rendition and its files: the segments, and then the whole track."""
+
+    rendition: SubtitleRendition
+    files: tuple[TextFile, ...]
+
+
+class _Block(NamedTuple):
+    """A cue as it is written. Times are milliseconds."""
+
+    start: int
+    end: int
+    text: str
+
+
+def package_subtitles(
+    cues: Sequence[Cue],
+    *,
+    name: str,
+    segment_seconds: float,
+    duration_seconds: float,
+    language: str | None = None,
+    title: str | None = None,
+    is_default: bool = False,
+    is_forced: bool = False,
+) -> PackagedSubtitles:
+    """Return the files of a subtitle track. A cue is in every segment during which it is shown.
+
+    Raise `MediaError` if so many cues are shown for so long that the files would be too large.
+    """
+    blocks = sorted(block for cue in cues if (block := _block(cue)) is not None)
+    step, end = max(1, round(segment_seconds * _TICKS)), max(1, round(duration_seconds * _TICKS))
+    texts = [_SEGMENT_HEADER + "".join(texts) for texts in _by_segment(blocks, step, -(-end // step))]
+    segments = [
+        Segment(place * step, min(step, end - place * step), len(text.encode()))
+        for place, text in enumerate(texts)
+    ]
+    rendition = SubtitleRendition(
+        name=name,
+        segments=tuple(segments),
+        language=language,
+        title=title,
+        is_default=is_default,
+        is_forced=is_forced,
+    )
+    files = [(rendition.segment(place), text) for place, text in enumerate(texts)]
+    files.append((rendition.whole, _FILE_HEADER + "".join(block.text for block in blocks)))
+    return PackagedSubtitles(rendition, tuple(TextFile(file, text, TEXT_TYPE) for file, text in files))
+
+
+def _by_segment(blocks: Sequence[_Block], step: int, count: int) -> list[list[str]]:
+    found: list[list[str]] = [[] for _ in range(count)]
+    characters = 0
+    for block in blocks:
+        first, last = block.start // step, min(count, -(-block.end // step))
+        characters += len(block.text) * max(1, last - first)
+        if characters > _MOST_CHARACTERS:
+            raise MediaError(
+                ErrorCode.OUTPUT_TOO_LARGE, f"the subtitles have more than {_MOST_CHARACTERS} characters"
+            )
+        for place in range(first, last):
+            found[place].append(block.text)
+    return found
+
+
+def _block(cue: Cue) -> _Block | None:
+    """Return a cue as it is written, or None if it would show nothing."""
+    start, end = max(0, round(cue.start * _TICKS)), round(cue.end * _TICKS)
+    text = _escaped(cue.text)
+    if end <= start or not text:
+        return None
+    return _Block(start, end, f"\n{_time(start)} --> {_time(end)}\n{text}\n")
+
+
+def _escaped(text: str) -> str:
+    """Return a text that is shown unchanged. An empty line would end the cue, and "-->" begin another one."""
+    lines = (_UNSAFE.sub("", line).strip() for line in _LINE_ENDS.split(text))
+    shown = "\n".join(line for line in lines if line)
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _time(milliseconds: int) -> str:
+    seconds, rest = divmod(milliseconds, _TICKS)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:03d}"

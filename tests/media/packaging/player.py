@@ -1,0 +1,173 @@
+"""Play HLS and DASH in headless Chromium with hls.js, dash.js and Shaka Player, and report what happened."""
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote, urlencode, urlsplit
+
+from playwright.sync_api import ConsoleMessage, Page
+
+from tests.browser import chromium
+from tests.node import NODE_MODULES
+
+Player = Literal["hls.js", "dash.js", "shaka"]
+Track: TypeAlias = dict[str, Any]
+
+# The page is served from here; the players are under /lib/ and the media under /media/.
+_PAGE = Path(__file__).parent
+_TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".m3u8": "application/vnd.apple.mpegurl",
+    ".mpd": "application/dash+xml",
+    ".mp4": "video/mp4",
+    ".m4s": "video/iso.segment",
+    ".vtt": "text/vtt",
+}
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+
+
+@dataclass(frozen=True)
+class PlayReport:
+    """What a player did. `levels` are the renditions of the picture, in the player's own order."""
+
+    errors: list[str]
+    ended: int  # how often the end was reached
+    duration: float
+    buffered: list[tuple[float, float]]  # at the first end
+    pictures: int  # decoded up to the first end
+    dropped: int  # of these, not shown in time
+    levels: list[dict[str, Any]]
+    played_levels: list[int]  # for each segment of the picture, in the order of loading
+    sounds: list[Track]
+    played_sound: int | None
+    texts: list[Track]
+    cues: list[tuple[float, float, str]]
+    waits: int  # how often playback stopped for lack of data, up to the first end
+    size: tuple[int, int]
+    trick_play: int  # the I-frame variants that the player found
+
+
+@dataclass(frozen=True)
+class Play:
+    """One playback: a manifest, a player, and what to do.
+
+    With `switches`, every segment of the picture comes from another rendition than the one before. With
+    `tour`, the player seeks forwards and backwards after the end, changes the sound, and plays to the end
+    again. With `text`, it shows the first subtitles.
+    """
+
+    player: Player
+    manifest: str
+    switches: bool = False
+    tour: bool = False
+    text: bool = False
+    rate: float = 4.0
+
+
+def play(folder: Path, *plays: Play, timeout_s: float = 60.0) -> list[PlayReport]:
+    """Play manifests of one folder side by side in one browser, and return their reports in order."""
+    with ExitStack() as ended:
+        address = ended.enter_context(_served(folder))
+        browser = ended.enter_context(chromium(*_IN_BACKGROUND))
+        pages = []
+        for one in plays:
+            page = browser.new_context().new_page()
+            errors = _console_errors(page)
+            page.goto(f"{address}/page/player.html?{_query(one)}")
+            pages.append((page, errors))
+        return [_report(page, errors, timeout_s) for page, errors in pages]
+
+
+# Pages that are not in front must play at full speed.
+_IN_BACKGROUND = (
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--autoplay-policy=no-user-gesture-required",
+)
+
+
+def _query(play: Play) -> str:
+    flags = {name: "1" for name in ("switches", "tour", "text") if getattr(play, name)}
+    return urlencode({"player": play.player, "url": f"/media/{play.manifest}", "rate": play.rate, **flags})
+
+
+def _console_errors(page: Page) -> list[str]:
+    """Return the list to which the errors of the page's console will be added."""
+    errors: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            errors.append(f"console: {message.text}")
+
+    page.on("console", note)
+    return errors
+
+
+def _report(page: Page, errors: Sequence[str], timeout_s: float) -> PlayReport:
+    try:
+        page.wait_for_function("window.report", timeout=timeout_s * 1000)
+    except Exception as error:
+        raise AssertionError(f"{page.url} stands at {page.evaluate('progress()')} {errors}") from error
+    found = page.evaluate("window.report")
+    return PlayReport(
+        **{
+            **{name: value for name, value in found.items() if name != "trickPlay"},
+            "trick_play": found["trickPlay"],
+            "errors": [*found["errors"], *errors],
+            "buffered": [tuple(range_) for range_ in found["buffered"]],
+            "cues": sorted(tuple(cue) for cue in found["cues"]),
+            "size": tuple(found["size"]),
+        }
+    )
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback, with byte ranges, and yield the address."""
+    roots = {"media": folder, "page": _PAGE, "lib": NODE_MODULES}
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            root, _, name = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
+            path = roots.get(root, folder) / name
+            if root not in roots or not path.is_file():
+                self.send_error(404)
+                return
+            data, status, headers = path.read_bytes(), 200, {}
+            if found := _RANGE.fullmatch(self.headers.get("range", "")):
+                first, last = int(found[1]), min(int(found[2] or len(data)), len(data) - 1)
+                headers["content-range"] = f"bytes {first}-{last}/{len(data)}"
+                data, status = data[first : last + 1], 206
+            self.send_response(status)
+            headers |= {"content-type": _TYPES.get(path.suffix, "application/octet-stream")}
+            for key, value in {**headers, "content-length": str(len(data))}.items():
+                self.send_header(key, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            """Keep quiet: players abort requests."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
