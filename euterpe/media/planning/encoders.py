@@ -1,53 +1,65 @@
-"""ffmpeg arguments that all outputs share: encoders with their threads, keyframes and tags."""
+"""ffmpeg arguments of encoders: codec options, rates, keyframes, colour and HDR metadata."""
+
+from collections.abc import Iterator
 
 from euterpe.domain.codecs import CODECS
-from euterpe.domain.outputs import Audio
-from euterpe.media.planning.picture import Size
-from euterpe.media.source.media_info import StreamInfo
-
-# The keyframe interval decides how precisely a player can seek, and how much the check of the last picture
-# must decode.
-KEYFRAME_SECONDS = 4
-_USUAL_FPS, _MOST_FPS = 25.0, 120.0
-_MOST_SAMPLES = 48_000
-
-# The bytes that x264 and x265 write depend on the number of threads. So the number of threads depends on the
-# picture size and never on the worker. Each entry is (maximum number of pixels, threads).
-_THREADS = ((640 * 360, 2), (1280 * 720, 4))
-_MOST_THREADS = 8
-# Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
-BITEXACT = ("-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact")
-# The tags of a source may hold private data, such as places and device names, so no output inherits them.
-NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
-# ffmpeg queues packets until every stream has begun; the default limit of that queue is too small.
-MUXING_QUEUE = ("-max_muxing_queue_size", "4096")
+from euterpe.media.planning.tree import AudioTrack, VideoTrack
 
 
-def video_arguments(codec: str, crf: int | None, video: StreamInfo, *sizes: Size) -> tuple[str, ...]:
-    """Return the arguments that encode `video` into pictures of `sizes`."""
-    threads = threads_for(max(size.width * size.height for size in sizes))
-    fps = min(video.fps or _USUAL_FPS, _MOST_FPS)
-    return (
-        *CODECS[codec].arguments(crf, threads),
-        *("-g", str(max(1, round(fps * KEYFRAME_SECONDS)))),
-        # Each picture keeps its own timestamp, so a variable frame rate stays variable.
-        *("-fps_mode", "vfr"),
+def video_arguments(track: VideoTrack) -> Iterator[str]:
+    """Yield the arguments that encode a track, for an output with one video stream."""
+    codec, quality = CODECS[track.codec], track.crf
+    if track.kbps is None and quality is None and codec.quality is not None:
+        quality = codec.quality.default
+    rate = track.kbps if track.kbps is not None else track.most_kbps
+    more = "".join(f":{one}" for one in _params(track))
+    if track.kbps is not None:
+        quality = None
+    yield from codec.arguments(
+        quality,
+        track.threads,
+        bit_rate=rate,
+        pass_number=track.pass_number,
+        statistics=track.statistics,
+        more=more,
     )
+    yield from ("-g", str(track.keyframe_pictures))
+    if track.grid_seconds is not None:
+        # Segments begin at the same times in every rendition, so that a player can switch between them. After
+        # a gap in the pictures there is one keyframe, and not one for each interval of the gap.
+        grid = track.grid_seconds
+        passed = f"gt(floor(t/{grid}),floor(prev_forced_t/{grid}))"
+        yield from ("-force_key_frames:v", f"expr:isnan(prev_forced_t)+{passed}")
+        if track.codec in ("h264", "hevc"):
+            yield from ("-forced-idr", "1")
+    # Each picture keeps its own time, in the units of the source.
+    yield from ("-fps_mode", "passthrough", "-enc_time_base", "filter")
 
 
-def threads_for(pixels: int) -> int:
-    """Return the number of encoder threads for this picture size, the same on every worker."""
-    return next((threads for most, threads in _THREADS if pixels <= most), _MOST_THREADS)
+def _params(track: VideoTrack) -> Iterator[str]:
+    """Yield the options that only the encoder's own parameter list has."""
+    if track.grid_seconds is not None and track.codec in ("h264", "hevc"):
+        yield "scenecut=0"
+    if track.codec == "hevc":
+        yield from _hdr_of_hevc(track)
 
 
-def audio_arguments(wanted: Audio, source: StreamInfo) -> tuple[str, ...]:
-    """Return the arguments of an audio encoder. Limit it to two channels, because every player can play two.
+def _hdr_of_hevc(track: VideoTrack) -> Iterator[str]:
+    if not track.is_ten_bit:
+        return
+    yield "hdr-opt=1:repeat-headers=1"
+    if track.hdr and (light := track.hdr.mastering_display):
+        g, b, r, white, most, least = light[0:2], light[2:4], light[4:6], light[6:8], light[8], light[9]
+        points = "".join(
+            f"{name}({x},{y})" for name, (x, y) in zip(("G", "B", "R", "WP"), (g, b, r, white), strict=True)
+        )
+        yield f"master-display={points}L({most},{least})"
+    if track.hdr and (content := track.hdr.content_light):
+        yield f"max-cll={content[0]},{content[1]}"
 
-    `aresample=async=1` fills gaps with silence; without it, the sound after a gap would play too early.
-    """
-    channels = min(source.channels or 2, 2)
-    rate = min(source.sample_rate or _MOST_SAMPLES, _MOST_SAMPLES)
-    return (
-        *CODECS[wanted.codec].arguments(wanted.bitrate_kbps),
-        *("-ac", str(channels), "-ar", str(rate), "-af", "aresample=async=1"),
-    )
+
+def audio_arguments(track: AudioTrack, place: int) -> Iterator[str]:
+    """Yield the arguments that encode a sound track, the audio stream `place` of its file."""
+    kind, *words = CODECS[track.codec].arguments(bit_rate=track.kbps)
+    yield f"{kind}:{place}"
+    yield from (f"{word}:{place}" if word == "-b:a" else word for word in words)
