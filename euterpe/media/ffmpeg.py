@@ -12,7 +12,8 @@ from euterpe.media.errors import MediaError
 # In older versions a playlist bypasses the format whitelist (CVE-2026-107697).
 SAFE_VERSION = (9, 0, 2)
 
-_VERSION = re.compile(r"ffmpeg version n?(\d+(?:\.\d+)*)")
+# A release has a dot. The date of a git build, such as 2025-01-27, is no version.
+_VERSION = re.compile(r"ffmpeg version n?(\d+(?:\.\d+)+)")
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Ffmpeg:
 
     @property
     def is_safe(self) -> bool:
-        """Return whether this version has the fixes that untrusted input requires; False for a git build."""
+        """Return whether this version has the fixes that untrusted input requires."""
         numbers = tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
         return numbers >= SAFE_VERSION
 
@@ -36,7 +37,7 @@ def find_ffmpeg(named: Path | None = None) -> Path:
 
 
 def _bundled() -> Path:
-    """Return the wheel's binary.
+    """Return the path of the ffmpeg in the wheel `imageio-ffmpeg`.
 
     Do not use the wheel's own finder, because it may return any other ffmpeg on the machine, even an old one.
     """

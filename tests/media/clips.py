@@ -110,6 +110,14 @@ class Clips:
         command = f"{find_ffmpeg()} -loglevel error -nostdin {arguments} -y {path}"
         subprocess.run(command.split(), check=True, timeout=60, capture_output=True)
 
+    def encoded(self, name: str, arguments: str) -> Path:
+        """Return the clip that these arguments make. A test that uses the name again gets the same file."""
+        assert name not in _RECIPES
+        path = self._folder / name
+        if not path.exists():
+            self.encode(arguments, path)
+        return path
+
     def rotated(self, degrees: int) -> Path:
         path = self._folder / f"rotated-{degrees}.mp4"
         if not path.exists():

@@ -1,5 +1,6 @@
-"""Fixtures for the tests of media: clips and sandboxes."""
+"""Fixtures for the tests of media: clips, sources and sandboxes."""
 
 from tests.media.clips import clips, own_sandbox, sandbox
+from tests.media.sources.cache import sources
 
-__all__ = ["clips", "own_sandbox", "sandbox"]
+__all__ = ["clips", "own_sandbox", "sandbox", "sources"]

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from euterpe.domain.outputs import M4aOutput, Mp4Output, OutputSpec
+from euterpe.domain.outputs import M4aOutput, Mp4Output, OutputSpec, Rung
 from euterpe.media.encoding.encode import EncodeStats, encode
 from euterpe.media.encoding.progress import EncodeProgress
 from euterpe.media.encoding.verify import MadeFile, verify
-from euterpe.media.planning.plan import Plan, plan
+from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import Plan
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.source.media_info import MediaInfo
 
@@ -22,6 +23,10 @@ def film(codec: str = "h264", height: int | None = None, **options: object) -> M
     return Mp4Output.model_validate(
         {"name": "film", "type": "mp4", "video": {"codec": codec, "height": height}, **options}
     )
+
+
+def rungs(*heights: int) -> tuple[Rung, ...]:
+    return tuple(Rung(height=height) for height in heights)
 
 
 def probe(sandbox: Sandbox, path: Path) -> MediaInfo:
@@ -62,4 +67,5 @@ def run(
 def make(sandbox: Sandbox, source: Path, outputs: Sequence[OutputSpec], folder: Path) -> tuple[MadeFile, ...]:
     planned = plan(outputs, probe(sandbox, source), threads=1)
     run(sandbox, planned, source, folder)
-    return verify(sandbox, planned, folder)
+    with source.open("rb") as file:
+        return verify(sandbox, planned, folder, source_fd=file.fileno()).files

@@ -30,7 +30,9 @@ def test_older_versions_are_not_safe(version: str, safe: bool) -> None:
     assert Ffmpeg(Path("ffmpeg"), version).is_safe is safe
 
 
-@pytest.mark.parametrize("script", ["exit 1", "echo hello", None])
+@pytest.mark.parametrize(
+    "script", ["exit 1", "echo hello", "echo ffmpeg version 2025-01-27-git-1a2b3c", None]
+)
 def test_what_is_not_ffmpeg_is_refused(tmp_path: Path, script: str | None) -> None:
     named = tmp_path / "ffmpeg"
     if script:

@@ -1,18 +1,23 @@
-"""Run the ffmpeg process of a job, and enforce its timeout, stall detection and output size limits."""
+"""Run the commands of a plan with ffmpeg, and enforce timeout, stall detection and output size limits."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from time import monotonic, sleep
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.encoding.failure_reason import FailureReason
+from euterpe.media.encoding.optional_outputs import MAY_FAIL, output_failed
 from euterpe.media.encoding.output_folder import OutputFolder
-from euterpe.media.encoding.progress import EncodeProgress, ProgressLine, ReportReader, progress_of
+from euterpe.media.encoding.progress import EncodeProgress, PlanProgress, ProgressLine, ReportReader
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.plan import SOURCE_FD, Plan
+from euterpe.media.planning.argv import FIRST_FD, arguments
+from euterpe.media.planning.tracks import STATISTICS
+from euterpe.media.planning.tree import Command, Discard, File, Plan, PlanWarning, Rendition, Still
 from euterpe.media.sandbox.child import Child
 from euterpe.media.sandbox.confine import ResourceLimits
 from euterpe.media.sandbox.sandbox import Sandbox, reopened
@@ -35,6 +40,7 @@ class EncodeStats:
     cpu_seconds: float
     peak_memory_bytes: int
     out_bytes: int
+    failed: tuple[PlanWarning, ...] = ()  # one for each optional output that could not be made
 
 
 def max_output_bytes(source_bytes: int) -> int:
@@ -62,50 +68,146 @@ def encode(
     ffmpeg. Every half second and once more at the end, `on_cpu` receives the processor seconds used so far,
     and `on_disk` receives the bytes that the files occupy on the disk.
     """
-    limits = ResourceLimits(
-        memory_bytes=memory_bytes,
-        cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
-        file_bytes=max_output_bytes,
+    run = _Run(
+        sandbox,
+        plan,
+        source_fd,
+        folder,
+        ResourceLimits(
+            memory_bytes=memory_bytes,
+            cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
+            file_bytes=max_output_bytes,
+        ),
+        deadline=monotonic() + timeout_seconds,
+        stall_seconds=stall_seconds,
+        on_progress=on_progress,
+        on_cpu=on_cpu,
+        on_disk=on_disk,
     )
     began = monotonic()
     _prepare(plan, folder)
-    with ExitStack() as ended:
-        source = ended.enter_context(reopened(source_fd))
-        child = sandbox.run(plan.argv(sandbox.ffmpeg), fds={SOURCE_FD: source}, cwd=folder, limits=limits)
-        ended.callback(lambda: on_cpu(child.cpu_seconds))
-        ended.enter_context(child)
-        watch = _Watch(plan, folder, child.pid, stall_seconds, max_output_bytes)
+    for command in plan.commands:
+        run.run(command)
+    _remove_statistics(folder)
+    failed = tuple(run.failed.values())
+    return EncodeStats(monotonic() - began, run.cpu_seconds, run.peak_memory_bytes, run.out_bytes, failed)
 
-        def on_tick(progress: EncodeProgress) -> None:
-            on_cpu(child.cpu_seconds)
-            on_disk(watch.disk_bytes)
-            on_progress(progress)
 
-        evidence = _follow(child, watch, began + timeout_seconds, on_tick)
-        # Report the disk usage before any other cause of failure: if the encode used more disk than its
-        # share, `on_disk` raises, and the job is to blame.
-        watch.count()
-        on_disk(watch.disk_bytes)
-        if child.end.code != 0:
-            watch.refuse_a_full_file()
-            raise evidence.verdict(child.end, limits, watch.held_memory_bytes)
-        watch.refuse_an_early_end()
-        watch.check()
-        wall = monotonic() - began
-        return EncodeStats(wall, child.end.cpu_seconds, child.end.peak_memory_bytes, watch.out_bytes)
+class _Run:
+    """The commands of a plan, one after the other, with the resources that they have used so far."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        plan: Plan,
+        source_fd: int,
+        folder: Path,
+        limits: ResourceLimits,
+        *,
+        deadline: float,
+        stall_seconds: float,
+        on_progress: Callable[[EncodeProgress], None],
+        on_cpu: Callable[[float], None],
+        on_disk: Callable[[int], None],
+    ) -> None:
+        self._sandbox, self._plan, self._source_fd, self._folder = sandbox, plan, source_fd, folder
+        self._limits, self._deadline, self._stall_seconds = limits, deadline, stall_seconds
+        self._on_progress, self._on_cpu, self._on_disk = on_progress, on_cpu, on_disk
+        self._progress = PlanProgress(plan)
+        self.cpu_seconds = 0.0
+        self.peak_memory_bytes = self.out_bytes = 0
+        self.failed: dict[str, PlanWarning] = {}
+
+    def run(self, command: Command) -> None:
+        """Run a command. If it fails, and its outputs are optional, remove them and note that they failed."""
+        if self.failed.keys().isdisjoint(command.outputs):
+            try:
+                self._run(command)
+            except MediaError as error:
+                if not command.is_optional or error.code not in MAY_FAIL:
+                    raise
+                self.failed |= {name: output_failed(name, error) for name in command.outputs}
+                _remove(command, self._folder)
+        self._progress.finish(command)
+
+    def _run(self, command: Command) -> None:
+        with ExitStack() as ended:
+            fds = {
+                FIRST_FD + place: ended.enter_context(reopened(self._source_fd))
+                for place in range(len(command.inputs))
+            }
+            argv = arguments(self._plan, command, self._sandbox.ffmpeg)
+            child = self._sandbox.run(argv, fds=fds, cwd=self._folder, limits=self._limits)
+            before = self.cpu_seconds
+
+            def on_end() -> None:
+                self.cpu_seconds = before + child.cpu_seconds
+                self._on_cpu(self.cpu_seconds)
+
+            ended.callback(on_end)
+            ended.enter_context(child)
+            files = OutputFolder(self._plan, self._folder, child.pid)
+            watch = _Watch(files, child.pid, self._stall_seconds, self._limits.file_bytes)
+
+            def on_tick() -> None:
+                self._on_cpu(before + child.cpu_seconds)
+                self._on_disk(watch.disk_bytes)
+                self._on_progress(self._progress.at(command, watch.report, watch.out_bytes))
+
+            evidence = _follow(child, watch, self._deadline, on_tick)
+            # Report the disk usage before any other cause of failure: if the encode used more disk than its
+            # share, `on_disk` raises, and the job is to blame.
+            watch.count()
+            self._on_disk(watch.disk_bytes)
+            if child.end.code != 0:
+                watch.refuse_a_full_file()
+                raise evidence.verdict(child.end, self._limits, watch.held_memory_bytes)
+            watch.check()
+            self.peak_memory_bytes = max(self.peak_memory_bytes, child.end.peak_memory_bytes)
+            self.out_bytes = watch.out_bytes
 
 
 def _prepare(plan: Plan, folder: Path) -> None:
-    for file in plan.files:
-        path = folder / file.path
-        path.parent.mkdir(exist_ok=True)
-        if file.text is not None:
-            path.write_text(file.text)
+    for product in (product for command in plan.commands for product in command.products):
+        match product:
+            case Rendition():
+                (folder / product.folder).mkdir(exist_ok=True)
+            case File() | Still():
+                (folder / product.path).parent.mkdir(exist_ok=True)
+            case Discard():
+                (folder / STATISTICS).mkdir(exist_ok=True)
+    for text in plan.texts:
+        (folder / text.path).parent.mkdir(exist_ok=True)
+        (folder / text.path).write_text(text.text)
 
 
-def _follow(
-    child: Child, watch: "_Watch", deadline: float, on_progress: Callable[[EncodeProgress], None]
-) -> FailureReason:
+def _remove_statistics(folder: Path) -> None:
+    """Remove what the first of two passes wrote: 1.5 GB for two hours of 1080 lines."""
+    statistics = folder / STATISTICS
+    if statistics.is_symlink():  # a compromised ffmpeg may have put it there
+        statistics.unlink()
+    elif statistics.exists():
+        shutil.rmtree(statistics)
+
+
+def _remove(command: Command, folder: Path) -> None:
+    """Remove what a failed command has written, so that it does not count as disk usage any more."""
+    for product in command.products:
+        match product:
+            case Rendition():
+                path = folder / product.folder
+            case File() | Still():
+                path = folder / Path(product.path).parts[0]
+            case Discard():
+                continue
+        with suppress(OSError):  # it may be missing, or a link in place of a folder
+            if path.is_dir():
+                rmtree(path)
+            else:
+                path.unlink()
+
+
+def _follow(child: Child, watch: "_Watch", deadline: float, on_tick: Callable[[], None]) -> FailureReason:
     evidence, reports = FailureReason(), ReportReader()
     next_check, reads = monotonic() + _TICK_S, 0
     for event in child.events(_TICK_S):
@@ -122,7 +224,7 @@ def _follow(
             raise MediaError(ErrorCode.ENCODE_TIMEOUT, "the encode took longer than the job's timeout")
         if monotonic() >= next_check:
             watch.check()
-            on_progress(watch.progress())
+            on_tick()
             next_check, reads = monotonic() + _TICK_S, 0
     return evidence
 
@@ -130,13 +232,11 @@ def _follow(
 class _Watch:
     """The state of one running encode: its progress, its files, and when it last progressed."""
 
-    def __init__(
-        self, plan: Plan, folder: Path, pid: int, stall_seconds: float, max_output_bytes: int
-    ) -> None:
+    def __init__(self, folder: OutputFolder, pid: int, stall_seconds: float, max_output_bytes: int) -> None:
         self.report = ProgressLine(None, None)
         self.out_bytes = self.disk_bytes = 0
         self.held_memory_bytes = 0
-        self._plan, self._folder, self._pid = plan, OutputFolder(plan, folder, pid), pid
+        self._folder, self._pid = folder, pid
         self._stall_seconds, self._max_output_bytes = stall_seconds, max_output_bytes
         self._signs: object = None
         self._moved_at = monotonic()
@@ -174,18 +274,6 @@ class _Watch:
                 raise MediaError(
                     ErrorCode.OUTPUT_TOO_LARGE, f"output {output} grew to {self._max_output_bytes} bytes"
                 )
-
-    def refuse_an_early_end(self) -> None:
-        """Raise when ffmpeg ended too early, because some demuxers report a truncated source as complete."""
-        done, least = self.report.done_seconds, self._plan.least_seconds
-        if done is not None and least is not None and done < least:
-            raise MediaError(
-                ErrorCode.SOURCE_TRUNCATED,
-                f"the source is cut off: it ends after {done:.2f} s of {self._plan.duration_seconds:.2f} s",
-            )
-
-    def progress(self) -> EncodeProgress:
-        return progress_of(self.report, self._plan.duration_seconds, self.out_bytes)
 
 
 def _data_bytes(pid: int) -> int:

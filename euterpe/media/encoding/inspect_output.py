@@ -1,11 +1,12 @@
 """Check with PyAV that an output file is complete and can be decoded. Runs in sandboxed children only."""
 
-import io
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 from pathlib import Path
+from struct import unpack_from
 from typing import Any, Literal
 
 import av
+from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
@@ -13,23 +14,24 @@ from av.video.stream import VideoStream
 
 # The check decodes a file from the last keyframe that is at least this far from the end.
 _TAIL_SECONDS = 0.5
+_RIFF_HEADER = 12
 
 
-def inspect(files: Sequence[tuple[str, str, Sequence[str]]], keyframe_seconds: float) -> list[dict[str, Any]]:
+def inspect(files: Sequence[tuple[str, str]], keyframe_seconds: float) -> list[dict[str, Any]]:
     """Return for each file the streams with their end times, or the problem if the file cannot be trusted.
 
-    Each of `files` is (path, demuxer, names that it may refer to).
+    Each of `files` is (path, demuxer).
     """
-    return [_inspect_one(path, demuxer, set(names), keyframe_seconds) for path, demuxer, names in files]
+    return [_inspect_one(path, demuxer, keyframe_seconds) for path, demuxer in files]
 
 
-def _inspect_one(path: str, demuxer: str, names: Set[str], keyframe_seconds: float) -> dict[str, Any]:
+def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, Any]:
     try:
-        if demuxer == "hls":
-            return _inspect_playlist(Path(path), names)
-        if demuxer == "hls master":
-            return _inspect_master(Path(path), names)
-        with av.open(path, format=demuxer, options={"protocol_whitelist": "file"}) as container:
+        if demuxer == "animated webp":
+            return _inspect_animation(Path(path))
+        with av.open(
+            path, format=demuxer, options={"protocol_whitelist": "file"}, metadata_errors="replace"
+        ) as container:
             duration = (container.duration or 0) / 1_000_000
             checks = [_StreamCheck(stream) for stream in container.streams]
             _decode_ends(container, checks, duration, keyframe_seconds)
@@ -39,57 +41,27 @@ def _inspect_one(path: str, demuxer: str, names: Set[str], keyframe_seconds: flo
         return {"problem": error.strerror or "cannot be decoded"}
 
 
-def _inspect_master(path: Path, names: Set[str]) -> dict[str, Any]:
-    """Check that the playlist lists every rendition.
-
-    ffmpeg omits each rendition that it cannot describe.
-    """
-    named = set(_named_in(path.read_text().splitlines()))
-    if named != names:
-        return {"problem": f"it lists {_some(named)} instead of {_some(names)}"}
-    return {"streams": []}
-
-
-def _inspect_playlist(path: Path, names: Set[str]) -> dict[str, Any]:
-    """Check that all segments exist, and that the first and the last segment can be decoded.
-
-    The HLS demuxer is not used, because it tolerates errors that would stop a player.
-    """
-    lines = path.read_text().splitlines()
-    if strange := set(_named_in(lines)) - names:
-        return {"problem": f"it names {_some(strange)}, which is not among the files of its output"}
-    segments = [path.parent / line for line in lines if line and not line.startswith("#")]
-    if lines[-1:] != ["#EXT-X-ENDLIST"] or not segments:
-        return {"problem": "the playlist is cut off"}
-    if missing := [segment.name for segment in segments if not segment.stat().st_size]:
-        return {"problem": f"segment {missing[0]} is empty"}
-    init = next(line for line in lines if line.startswith("#EXT-X-MAP:")).split('"')[1]
-    head = (path.parent / init).read_bytes()
-    first, last = (_decode_whole(head + segments[place].read_bytes()) for place in (0, -1))
-    if not all(stream["frames"] for stream in first):
-        return {"problem": "there is nothing in the first segment"}
-    seconds = sum(float(line[8:].split(",")[0]) for line in lines if line.startswith("#EXTINF:"))
-    return {"duration_seconds": round(seconds, 6), "streams": last}
-
-
-def _named_in(lines: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        if line and not line.startswith("#"):
-            yield line
-        elif 'URI="' in line:
-            yield line.partition('URI="')[2].partition('"')[0]
-
-
-def _some(names: Set[str]) -> str:
-    return ", ".join(sorted(names)[:3])[:200] or "nothing"
-
-
-def _decode_whole(segment: bytes) -> list[dict[str, Any]]:
-    with av.open(io.BytesIO(segment), "r", format="mov") as container:
-        checks = [_StreamCheck(stream) for stream in container.streams]
-        for packet in container.demux():
-            checks[packet.stream_index].take(packet)
-        return [check.document() for check in checks]
+def _inspect_animation(path: Path) -> dict[str, Any]:
+    """Count the frames of an animated WebP, which ffmpeg writes and cannot read."""
+    data = path.read_bytes()
+    frames, milliseconds, at = 0, 0, _RIFF_HEADER
+    if data[:4] != b"RIFF" or data[8:16] != b"WEBPVP8X":
+        return {"problem": "it is not an animated WebP"}
+    while at + 8 <= len(data):
+        kind, size = data[at : at + 4], unpack_from("<I", data, at + 4)[0]
+        if kind == b"ANMF":
+            frames += 1
+            milliseconds += int.from_bytes(data[at + 20 : at + 23], "little")
+        at += 8 + size + size % 2
+    if at != len(data):
+        return {"problem": "it is cut off"}
+    width, height = (1 + int.from_bytes(data[place : place + 3], "little") for place in (24, 27))
+    seconds = milliseconds / 1000
+    stream = {"kind": "video", "codec": "webp", "width": width, "height": height}
+    return {
+        "duration_seconds": seconds,
+        "streams": [{**stream, "frames": frames, "end_seconds": seconds, "bit_rate": None}],
+    }
 
 
 class _StreamCheck:
@@ -97,24 +69,32 @@ class _StreamCheck:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
+        # The chapters of an MP4 file are a track of data, which has no decoder.
+        self._context = stream.codec_context if isinstance(stream, VideoStream | AudioStream) else None
         self.frames = 0
         self.end = 0.0
 
     def take(self, packet: "Packet[Stream]") -> None:
         if packet.pts is not None:
             self.end = max(self.end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
-        self.frames += len(packet.decode())
+        if self._context is not None:
+            self.frames += len(packet.decode())
+
+    @property
+    def has_begun(self) -> bool:
+        return self.frames > 0 or self._context is None
 
     def document(self) -> dict[str, Any]:
         stream = self.stream
         size = (stream.width, stream.height) if isinstance(stream, VideoStream) else (None, None)
         return {
             "kind": stream.type,
-            "codec": stream.codec_context.codec.canonical_name,
+            "codec": self._context.codec.canonical_name if self._context else "none",
             "width": size[0],
             "height": size[1],
             "frames": self.frames,
-            "end_seconds": self.end,
+            "end_seconds": max(0.0, self.end),
+            "bit_rate": (self._context.bit_rate or None) if self._context else None,
         }
 
 
@@ -128,8 +108,10 @@ def _decode_ends(
     """
     _skip_pictures(checks, "NONKEY")
     for packet in container.demux():
-        checks[packet.stream_index].take(packet)
-        if duration > keyframe_seconds and all(check.frames for check in checks):
+        checks[packet.stream.index].take(packet)
+        if duration > keyframe_seconds and all(
+            check.frames or not check.stream.codec_context for check in checks
+        ):
             break
     else:
         return
@@ -138,7 +120,7 @@ def _decode_ends(
     _skip_pictures(checks, "DEFAULT")
     container.seek(int((duration - _TAIL_SECONDS) * 1_000_000))
     for packet in container.demux():
-        checks[packet.stream_index].take(packet)
+        checks[packet.stream.index].take(packet)
 
 
 def _skip_pictures(checks: list[_StreamCheck], which: Literal["NONKEY", "DEFAULT"]) -> None:

@@ -1,5 +1,6 @@
 """Disk usage of an encode: all files that it has written, including files that were not planned."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -8,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.encoding.expected import expected_files
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.plan import Plan
+from euterpe.media.planning.tree import Plan, Rendition
 
 _BLOCK = 512
 # The muxers make temporary files, so the folder may contain more files than the plan.
 _SPARE_NAMES = 1_000
+# The most segments of a source of unknown duration: two days in segments of two seconds.
+_MOST_SEGMENTS = 86_400
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,10 @@ class OutputFolder:
 
     def __init__(self, plan: Plan, folder: Path, pid: int) -> None:
         self._folder, self._pid = folder, pid
-        self._outputs = {file.path: file.output for file in plan.files}
-        self._parts = {file.parts.removesuffix("*"): file.output for file in plan.files if file.parts}
-        self._most_names = _SPARE_NAMES + sum(1 + file.most_parts for file in plan.files)
-        self._empty = dict.fromkeys(self._outputs.values(), 0)
+        self._outputs = {file.path: file.output for file in expected_files(plan)}
+        self._folders = {f"{package.output}/": package.output for package in plan.packages}
+        self._most_names = _SPARE_NAMES + len(self._outputs) + sum(_most_segments(plan))
+        self._empty = dict.fromkeys((*self._outputs.values(), *self._folders.values()), 0)
 
     def look(self) -> FolderUsage:
         """Return the current usage. Raise `output_too_large` if there are more files than the plan needs."""
@@ -60,7 +64,7 @@ class OutputFolder:
     def _output_of(self, name: str) -> str | None:
         if name in self._outputs:
             return self._outputs[name]
-        return next((output for prefix, output in self._parts.items() if name.startswith(prefix)), None)
+        return next((output for folder, output in self._folders.items() if name.startswith(folder)), None)
 
     def _nameless_bytes(self) -> int:
         """Return the size of files that are unlinked but still open, and so still occupy disk space."""
@@ -72,6 +76,41 @@ class OutputFolder:
                     if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
                         held += status.st_blocks * _BLOCK
         return held
+
+
+def write_file(folder: Path, name: str, text: str) -> None:
+    """Write a new file after ffmpeg has ended. Raise `MediaError` if ffmpeg has made anything of this name.
+
+    Without Landlock, a compromised ffmpeg could make links to other files, which would be overwritten.
+    """
+    try:
+        _write(folder, name, text)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST):
+            raise  # the disk is full, for example
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{folder.name}/{name} is not ours to write") from None
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o644, dir_fd=parent), "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+    finally:
+        os.close(parent)
+
+
+def most_segments(seconds: float | None, segment_seconds: int) -> int:
+    """Return an upper bound on the number of segments of a rendition of a valid source."""
+    return 100 + (_MOST_SEGMENTS if seconds is None else int(2 * seconds / segment_seconds))
+
+
+def _most_segments(plan: Plan) -> Iterator[int]:
+    for command in plan.commands:
+        for product in command.products:
+            if isinstance(product, Rendition):
+                yield most_segments(command.seconds, product.segment_seconds)
 
 
 def _files_in(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:

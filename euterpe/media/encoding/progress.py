@@ -1,8 +1,11 @@
-"""Parse the output of `ffmpeg -progress`, and compute percent, speed and remaining time of an encode."""
+"""Parse the output of `ffmpeg -progress`, and compute percent, speed and remaining time of a plan."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import nan
+from time import monotonic
+
+from euterpe.media.planning.tree import Command, Plan
 
 # A whole progress block has a few hundred bytes, so only a compromised ffmpeg sends longer lines.
 _LONGEST_LINE = 4096
@@ -55,17 +58,40 @@ class ReportReader:
         )
 
 
-def progress_of(report: ProgressLine, duration_seconds: float | None, out_bytes: int) -> EncodeProgress:
-    if not duration_seconds or report.done_seconds is None:
-        return EncodeProgress(speed=report.speed, out_bytes=out_bytes)
-    done = min(max(report.done_seconds, 0.0), duration_seconds)
-    eta = round((duration_seconds - done) / report.speed, 1) if report.speed else nan
-    return EncodeProgress(
-        percent=round(100 * done / duration_seconds, 2),
-        speed=report.speed,
-        eta_seconds=eta if eta < _TOO_MUCH else None,
-        out_bytes=out_bytes,
-    )
+class PlanProgress:
+    """The progress of a plan: the weights of its finished commands, and of the finished part of the next one.
+
+    The percentage never falls, also when ffmpeg reports an earlier time.
+    """
+
+    def __init__(self, plan: Plan, clock: Callable[[], float] = monotonic) -> None:
+        self._total = sum(command.weight for command in plan.commands) or 1.0
+        self._done = self._share = 0.0
+        self._clock, self._began = clock, clock()
+
+    def at(self, command: Command, report: ProgressLine, out_bytes: int) -> EncodeProgress:
+        """Return the progress while `command` runs."""
+        if command.seconds and report.done_seconds is not None:
+            part = min(max(report.done_seconds, 0.0) / command.seconds, 1.0)
+            self._share = max(self._share, (self._done + part * command.weight) / self._total)
+        elif not self._share:
+            return EncodeProgress(speed=report.speed, out_bytes=out_bytes)
+        return EncodeProgress(
+            percent=round(100 * self._share, 2),
+            speed=report.speed,
+            eta_seconds=self._eta(),
+            out_bytes=out_bytes,
+        )
+
+    def finish(self, command: Command) -> None:
+        self._done += command.weight
+        self._share = max(self._share, self._done / self._total)
+
+    def _eta(self) -> float | None:
+        if not self._share:
+            return None
+        eta = (self._clock() - self._began) * (1 - self._share) / self._share
+        return round(eta, 1) if eta < _TOO_MUCH else None
 
 
 def _number(text: str) -> float:

@@ -4,23 +4,28 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from euterpe.domain.codecs import codecs_for
-from euterpe.domain.profiles import PROFILES
+from euterpe.domain.outputs import ImageOutput, OutputSpec
+from euterpe.domain.profiles import built_in_profiles
 from euterpe.media.encoding.encode import max_output_bytes
 from euterpe.media.encoding.progress import EncodeProgress
+from euterpe.media.encoding.verify import verify
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.plan import plan
+from euterpe.media.planning.argv import arguments
+from euterpe.media.planning.planner import plan
 from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.clips import Clips
 from tests.media.media_steps import FILM, SOUND, TIMEOUT_S, film, make, probe, run
+from tests.media.readers.media import sound
 
 
 def test_the_profiles_make_a_film_and_its_sound_from_one_decode(
     clips: Clips, sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    outputs = (*PROFILES["h264-720p"].outputs, *PROFILES["audio-aac"].outputs)
+    outputs = (*built_in_profiles()["h264-720p"].outputs, *built_in_profiles()["audio-aac"].outputs)
     made = make(sandbox, clips.make("film.mp4"), outputs, tmp_path)
     assert [(file.output, file.name, file.content_type, file.width, file.height) for file in made] == [
         ("mp4", "mp4.mp4", "video/mp4", 320, 180),
@@ -111,7 +116,7 @@ def test_high_dynamic_range_becomes_standard(clips: Clips, sandbox: Sandbox, tmp
     (made,) = make(sandbox, clips.make("hdr.mp4"), [FILM], tmp_path)
     video = probe(sandbox, made.path).video
     assert video is not None
-    assert (video.hdr, video.transfer, video.pixel_format) == (None, 1, "yuv420p")
+    assert (video.hdr, video.colour.transfer, video.pixel_format) == (None, 1, "yuv420p")
 
 
 def test_a_film_without_sound_stays_silent_and_sound_without_a_film_is_refused(
@@ -133,12 +138,15 @@ def test_sound_that_was_not_asked_for_is_left_out(clips: Clips, sandbox: Sandbox
     assert [stream.kind for stream in probe(sandbox, made.path).streams] == ["video"]
 
 
-def test_sound_that_begins_late_still_does(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_silence_fills_the_time_before_sound_that_begins_late(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
     (made,) = make(sandbox, clips.make("late.mkv"), [FILM], tmp_path)
     assert made.duration_seconds == pytest.approx(2.0, abs=0.1)
-    audio = probe(sandbox, made.path).audio
-    assert audio is not None
-    assert audio.duration_seconds == pytest.approx(1.0, abs=0.1)
+    heard = sound(made.path)
+    begin = round((0.95 - heard.first_seconds) * heard.sample_rate)
+    assert np.abs(heard.samples[:, :begin]).max() < 0.01
+    assert np.abs(heard.samples[:, begin:]).max() > 0.05
 
 
 def test_a_film_has_its_index_first_and_no_tags_of_the_source(
@@ -182,6 +190,47 @@ def test_a_failed_encode_reports_its_processor_time(clips: Clips, sandbox: Sandb
     assert cpu_reports[-1] > 0
 
 
+def optional(output: OutputSpec) -> OutputSpec:
+    return output.model_copy(update={"optional": True})
+
+
+def test_an_optional_output_that_fails_is_named_and_the_others_are_made(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    source = clips.make("film.mp4")
+    planned = plan([optional(FILM), SOUND], probe(sandbox, source), threads=1)
+    stats = run(sandbox, planned, source, tmp_path, max_output_bytes=30_000)
+    (failed,) = stats.failed
+    assert (failed.code, failed.output) == ("output_failed", "film")
+    assert [path.name for path in tmp_path.iterdir()] == ["sound.m4a"], "the rest of the film is removed"
+    assert [file.name for file in verify(sandbox, planned, tmp_path, failed=stats.failed).files] == [
+        "sound.m4a"
+    ]
+
+
+def test_other_commands_of_an_output_that_failed_do_not_run(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    source = clips.make("film.mp4")
+    stills = ImageOutput(name="stills", type="image", at=("10%", "50%", "90%"), optional=True)
+    planned = plan([stills, SOUND], probe(sandbox, source), threads=1)
+    (tmp_path / "stills" / "1.jpg").mkdir(parents=True)
+    reports: list[EncodeProgress] = []
+    stats = run(sandbox, planned, source, tmp_path, on_progress=reports.append)
+    assert [warning.output for warning in stats.failed] == ["stills"]
+    assert [path.name for path in tmp_path.iterdir()] == ["sound.m4a"]
+
+
+def test_a_failure_of_the_worker_is_no_failure_of_an_optional_output(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    source = clips.make("long.mp4")
+    planned = plan([optional(film("hevc"))], probe(sandbox, source), threads=1)
+    with pytest.raises(MediaError) as ended:
+        run(sandbox, planned, source, tmp_path, timeout_seconds=0.1)
+    assert ended.value.code == "encode_timeout"
+
+
 def test_a_clip_and_its_copy_are_encoded_side_by_side(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     source = clips.make("one.mp4")
 
@@ -199,8 +248,11 @@ def test_the_bare_command_makes_the_same_film(clips: Clips, sandbox: Sandbox, tm
     planned = plan([FILM], probe(sandbox, source), threads=1)
     run(sandbox, planned, source, tmp_path)
     (tmp_path / "bare").mkdir()
-    bare = (str(sandbox.ffmpeg), "-nostdin", "-loglevel", "error", "-threads", "1", "-i", str(source))
-    subprocess.run((*bare, *planned.outputs), cwd=tmp_path / "bare", check=True, timeout=TIMEOUT_S)
+    words = list(arguments(planned, planned.commands[0], sandbox.ffmpeg))
+    place = words.index("-fd")
+    words[place : place + 4] = ["-i", str(source)]
+    words[words.index("-protocol_whitelist") + 1] = "file,pipe"
+    subprocess.run(words, cwd=tmp_path / "bare", check=True, timeout=TIMEOUT_S, capture_output=True)
     assert (tmp_path / "bare/film.mp4").read_bytes() == (tmp_path / "film.mp4").read_bytes()
 
 

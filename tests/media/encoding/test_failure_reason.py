@@ -4,9 +4,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +14,10 @@ from euterpe.domain.error_codes import ErrorCode, Fault, RetryClass
 from euterpe.media.encoding.failure_reason import FailureReason
 from euterpe.media.encoding.progress import EncodeProgress
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.plan import Plan, plan
-from euterpe.media.sandbox.child import Exit
+from euterpe.media.ffmpeg import find_ffmpeg
+from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import Command, Input, Plan
+from euterpe.media.sandbox.child import Child, Exit
 from euterpe.media.sandbox.confine import ResourceLimits
 from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.clips import Clips
@@ -29,13 +31,25 @@ class LeaseLost(Exception):
     pass
 
 
+class SlowSandbox(Sandbox):
+    """A sandbox in which ffmpeg reads its source in real time."""
+
+    def run(self, argv: Sequence[str], **options: Any) -> Child:
+        place = argv.index("-i")
+        return super().run([*argv[:place], "-readrate", "1", *argv[place:]], **options)
+
+
+@pytest.fixture(scope="module")
+def slow_sandbox() -> Iterator[Sandbox]:
+    with SlowSandbox(find_ffmpeg()) as started:
+        yield started
+
+
 @pytest.fixture
-def slow(clips: Clips, sandbox: Sandbox) -> tuple[Plan, Path]:
-    """Return an encode in real time, which would take nine seconds. Every test ends it earlier."""
+def slow(clips: Clips, slow_sandbox: Sandbox) -> tuple[Plan, Path]:
+    """Return an encode that takes nine seconds in the slow sandbox. Every test ends it earlier."""
     source = clips.make("long.mp4")
-    planned = plan([FILM], probe(sandbox, source), threads=1)
-    args = [f"realtime,{arg}" if arg.startswith("scale=") else arg for arg in planned.outputs]
-    return replace(planned, outputs=tuple(args)), source
+    return plan([FILM], probe(slow_sandbox, source), threads=1), source
 
 
 def on_first_progress(
@@ -54,20 +68,20 @@ def on_first_progress(
 
 
 def test_a_lost_lease_kills_ffmpeg_before_it_is_raised(
-    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+    slow: tuple[Plan, Path], slow_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     def lose_lease(_: int) -> None:
         raise LeaseLost
 
     on_progress, pids = on_first_progress(lose_lease, tmp_path)
     with pytest.raises(LeaseLost):
-        run(sandbox, *slow, tmp_path, on_progress=on_progress)
+        run(slow_sandbox, *slow, tmp_path, on_progress=on_progress)
     assert processes_in(tmp_path) == []
     assert wait_for_exit(pids[0])
 
 
 def test_a_silent_ffmpeg_does_not_delay_a_cancel(
-    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+    slow: tuple[Plan, Path], slow_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     calls = 0
 
@@ -80,40 +94,40 @@ def test_a_silent_ffmpeg_does_not_delay_a_cancel(
             os.kill(pid, signal.SIGSTOP)
 
     with pytest.raises(LeaseLost):
-        run(sandbox, *slow, tmp_path, on_progress=freeze_then_cancel)
+        run(slow_sandbox, *slow, tmp_path, on_progress=freeze_then_cancel)
     assert processes_in(tmp_path) == []
 
 
 def test_an_encode_without_progress_is_ended(
-    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+    slow: tuple[Plan, Path], slow_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     on_progress, pids = on_first_progress(lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path)
     with pytest.raises(MediaError) as ended:
-        run(sandbox, *slow, tmp_path, stall_seconds=1, on_progress=on_progress)
+        run(slow_sandbox, *slow, tmp_path, stall_seconds=1, on_progress=on_progress)
     assert (ended.value.code, ended.value.retry_class) == ("encode_stalled", RetryClass.TRANSIENT)
     assert wait_for_exit(pids[0])
 
 
 def test_an_encode_that_takes_too_long_is_ended(
-    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+    slow: tuple[Plan, Path], slow_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     with pytest.raises(MediaError) as ended:
-        run(sandbox, *slow, tmp_path, timeout_seconds=1)
+        run(slow_sandbox, *slow, tmp_path, timeout_seconds=1)
     assert ended.value.code == "encode_timeout"
     assert processes_in(tmp_path) == []
 
 
 def test_an_ffmpeg_that_was_killed_may_be_retried(
-    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+    slow: tuple[Plan, Path], slow_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     on_progress, _ = on_first_progress(lambda pid: os.kill(pid, signal.SIGKILL), tmp_path)
     with pytest.raises(MediaError) as ended:
-        run(sandbox, *slow, tmp_path, on_progress=on_progress)
+        run(slow_sandbox, *slow, tmp_path, on_progress=on_progress)
     assert (ended.value.code, ended.value.retryable) == ("encode_killed", True)
 
 
 def test_an_encode_is_held_to_the_memory_that_it_is_given(
-    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+    slow: tuple[Plan, Path], slow_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     def check_limit(pid: int) -> None:
         assert resource.prlimit(pid, resource.RLIMIT_DATA) == (3 << 30, 3 << 30)
@@ -121,7 +135,7 @@ def test_an_encode_is_held_to_the_memory_that_it_is_given(
 
     on_progress, _ = on_first_progress(check_limit, tmp_path)
     with pytest.raises(LeaseLost):
-        run(sandbox, *slow, tmp_path, memory_bytes=3 << 30, on_progress=on_progress)
+        run(slow_sandbox, *slow, tmp_path, memory_bytes=3 << 30, on_progress=on_progress)
 
 
 def test_an_output_stops_growing_at_its_limit(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -184,25 +198,36 @@ def test_an_exhausted_limit_decides_whatever_the_exit_status_is(code: int) -> No
     )
 
 
-class PythonPlan(Plan):
-    """A plan that runs Python code instead of ffmpeg."""
+class PythonSandbox(Sandbox):
+    """A sandbox that runs Python code instead of ffmpeg."""
 
-    def argv(self, _: Path) -> tuple[str, ...]:
-        return (os.path.realpath(sys.executable), "-ISc", self.outputs[0])
+    script = ""
+
+    def run(self, argv: Sequence[str], **options: Any) -> Child:
+        assert argv
+        return super().run((os.path.realpath(sys.executable), "-ISc", self.script), **options)
+
+
+@pytest.fixture
+def python_sandbox() -> Iterator[PythonSandbox]:
+    with PythonSandbox(Path("/bin/true")) as started:
+        yield started
 
 
 _RENAME = "import ctypes, time; ctypes.CDLL(None).prctl(15, bytes({name})); time.sleep(1.2); {end}"
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b") Z 1 1 1 1 1 ", b"\nVmData: 1\xff"])
-def test_any_process_name_is_read_without_an_error(sandbox: Sandbox, tmp_path: Path, name: bytes) -> None:
+def test_any_process_name_is_read_without_an_error(
+    python_sandbox: PythonSandbox, tmp_path: Path, name: bytes
+) -> None:
     """`/proc/PID/stat` and `status` contain the process name unescaped."""
     calls: list[float] = []
-    script = _RENAME.format(name=[*name], end="sum(range(10**6)); raise SystemExit(7)")
+    python_sandbox.script = _RENAME.format(name=[*name], end="sum(range(10**6)); raise SystemExit(7)")
     (source := tmp_path / "source").write_bytes(b"source")
-    planned = PythonPlan((script,), (), "mov", 1, None)
+    planned = Plan("mov", 1, (Command(1.0, None, (Input(),)),))
     with pytest.raises(MediaError, match="exit code 7") as ended:
-        run(sandbox, planned, source, tmp_path, on_progress=lambda _: None, on_cpu=calls.append)
+        run(python_sandbox, planned, source, tmp_path, on_cpu=calls.append)
     assert ended.value.code == "encode_failed"
     assert len(calls) >= 2
 

@@ -7,16 +7,38 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.media.encoding.output_folder import OutputFolder
+from euterpe.media.encoding.output_folder import OutputFolder, most_segments
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.hls import most_parts
-from euterpe.media.planning.plan import Plan
-from euterpe.media.planning.planned_files import PlannedFile
+from euterpe.media.planning.tree import (
+    Command,
+    File,
+    Input,
+    MuxedTrack,
+    Package,
+    PictureColour,
+    Plan,
+    Rendition,
+    Scale,
+    VideoTrack,
+)
 
 MIB = 1 << 20
-FILM = PlannedFile("film", "film.mp4", "video/mp4")
-LIST = PlannedFile("hls", "hls/90p.m3u8", "text/plain", parts="hls/90p_*", most_parts=10)
-PLAN = Plan((), (FILM, LIST), "mov", 1, 10.0)
+TRACK = MuxedTrack("video", 0)
+BT709 = PictureColour(1, 1, 1)
+COMMAND = Command(
+    weight=1.0,
+    seconds=10.0,
+    inputs=(Input(),),
+    scales=(Scale(0, 160, 90),),
+    videos=(VideoTrack(0, "h264", BT709, threads=1, keyframe_pictures=100),),
+    products=(
+        File("file", "film.mp4", "mp4", (TRACK,)),
+        Rendition("rendition", "hls", "90p", TRACK, segment_seconds=2),
+    ),
+    outputs=("film", "hls"),
+)
+PACKAGE = Package("hls", 2, ("90p",), hls=True, dash=False, trick_play=False)
+PLAN = Plan("mov", 1, (COMMAND,), (PACKAGE,), outputs=("film", "hls"))
 
 
 @pytest.fixture
@@ -45,11 +67,18 @@ def test_the_files_of_an_output_are_counted_together(folder: Path, output_folder
 def test_files_that_were_not_planned_count_as_disk_usage(folder: Path, output_folder: OutputFolder) -> None:
     before = output_folder.look().disk_bytes
     write(folder / "junk", MIB)
-    write(folder / "hls" / "180p_0.m4s", MIB)
+    write(folder / "other.mp4", MIB)
     (folder / "deep" / "er").mkdir(parents=True)
     write(folder / "deep" / "er" / "junk", MIB)
     assert output_folder.look().disk_bytes - before >= 3 * MIB
     assert output_folder.look().out_bytes == 0
+
+
+def test_every_file_in_the_folder_of_an_output_counts_for_the_output(
+    folder: Path, output_folder: OutputFolder
+) -> None:
+    write(folder / "hls" / "180p_0.m4s", MIB)
+    assert output_folder.look().sizes == {"film": 0, "hls": MIB}
 
 
 @pytest.fixture
@@ -75,7 +104,8 @@ def test_a_hole_uses_no_disk(folder: Path, output_folder: OutputFolder) -> None:
 
 
 def test_more_files_than_any_plan_needs_are_refused(folder: Path) -> None:
-    output_folder = OutputFolder(replace(PLAN, files=(FILM,)), folder, os.getpid())
+    film = replace(COMMAND, products=COMMAND.products[:1])
+    output_folder = OutputFolder(Plan("mov", 1, (film,), outputs=("film",)), folder, os.getpid())
     for number in range(1_100):
         (folder / f"junk{number}").touch()
     with pytest.raises(MediaError) as refused:
@@ -85,7 +115,7 @@ def test_more_files_than_any_plan_needs_are_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize(("seconds", "least"), [(0.5, 1), (86_400.0, 43_200), (None, 43_200)])
 def test_a_valid_source_has_room_for_all_its_segments(seconds: float | None, least: int) -> None:
-    assert most_parts(seconds, 2) > least
+    assert most_segments(seconds, 2) > least
 
 
 def test_links_are_not_followed(folder: Path, output_folder: OutputFolder) -> None:

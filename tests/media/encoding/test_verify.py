@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from euterpe.domain.error_codes import RetryClass
-from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput
+from euterpe.domain.outputs import ImageOutput
 from euterpe.media.encoding.verify import verify
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.plan import Plan, plan
-from euterpe.media.planning.planned_files import Track
+from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import File, MuxedTrack, Plan, PlanWarning
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from tests.media.children import StubSandbox
@@ -32,10 +32,32 @@ def made(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> Made:
     return planned, tmp_path
 
 
-def with_track(planned: Plan, **changes: Any) -> Plan:
-    film, *rest = planned.files
-    track = replace(film.tracks[0], **changes)
-    return replace(planned, files=(replace(film, tracks=(track, *film.tracks[1:])), *rest))
+def with_command(planned: Plan, **changes: Any) -> Plan:
+    """Return the plan with other nodes in its first command."""
+    command, *rest = planned.commands
+    return replace(planned, commands=(replace(command, **changes), *rest))
+
+
+def with_video(planned: Plan, **changes: Any) -> Plan:
+    (video,) = planned.commands[0].videos
+    return with_command(planned, videos=(replace(video, **changes),))
+
+
+def with_scale(planned: Plan, **changes: Any) -> Plan:
+    (scale,) = planned.commands[0].scales
+    return with_command(planned, scales=(replace(scale, **changes),))
+
+
+def with_tracks(planned: Plan, *tracks: MuxedTrack) -> Plan:
+    film, *rest = planned.commands[0].products
+    assert isinstance(film, File)
+    return with_command(planned, products=(replace(film, tracks=tracks), *rest))
+
+
+def tracks_of(planned: Plan) -> tuple[MuxedTrack, ...]:
+    film = planned.commands[0].products[0]
+    assert isinstance(film, File)
+    return film.tracks
 
 
 def refusal_code(sandbox: Sandbox, planned: Plan, folder: Path) -> str:
@@ -45,7 +67,7 @@ def refusal_code(sandbox: Sandbox, planned: Plan, folder: Path) -> str:
 
 
 def test_outputs_as_planned_pass(sandbox: Sandbox, made: Made) -> None:
-    assert [file.name for file in verify(sandbox, *made)] == ["film.mp4", "sound.m4a"]
+    assert [file.name for file in verify(sandbox, *made).files] == ["film.mp4", "sound.m4a"]
 
 
 @pytest.mark.parametrize(
@@ -90,22 +112,59 @@ def test_a_long_verification_can_be_interrupted(sandbox: Sandbox, made: Made) ->
 
 def test_a_film_that_is_shorter_than_its_source_is_found(sandbox: Sandbox, made: Made) -> None:
     planned, folder = made
-    assert refusal_code(sandbox, with_track(planned, least_seconds=9.5), folder) == "output_truncated"
+    video, audio = tracks_of(planned)
+    longer = with_tracks(planned, replace(video, least_end=9.5), audio)
+    assert refusal_code(sandbox, longer, folder) == "output_truncated"
 
 
-@pytest.mark.parametrize("changes", [{"codec": "hevc"}, {"width": 162}, {"height": 92}, {"kind": "audio"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda planned: with_video(planned, codec="hevc"),
+        lambda planned: with_scale(planned, width=162),
+        lambda planned: with_scale(planned, height=92),
+        lambda planned: with_tracks(planned, *tracks_of(planned)[::-1]),
+    ],
+)
 def test_another_stream_than_was_planned_is_found(
-    sandbox: Sandbox, made: Made, changes: dict[str, object]
+    sandbox: Sandbox, made: Made, change: Callable[[Plan], Plan]
 ) -> None:
     planned, folder = made
-    assert refusal_code(sandbox, with_track(planned, **changes), folder) == "output_undecodable"
+    assert refusal_code(sandbox, change(planned), folder) == "output_undecodable"
 
 
 def test_a_missing_stream_is_found(sandbox: Sandbox, made: Made) -> None:
     planned, folder = made
-    film, sound = planned.files
-    more = replace(film, tracks=(*film.tracks, Track("audio", "aac", None)))
-    assert refusal_code(sandbox, replace(planned, files=(more, sound)), folder) == "output_truncated"
+    more = with_tracks(planned, *tracks_of(planned), MuxedTrack("audio", 0))
+    assert refusal_code(sandbox, more, folder) == "output_truncated"
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def test_an_optional_output_that_is_damaged_is_left_out(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    source = clips.make("one.mp4")
+    optional = SOUND.model_copy(update={"optional": True})
+    planned = plan([FILM, optional], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, tmp_path)
+    damage(tmp_path / "sound.m4a")
+    found = verify(sandbox, planned, tmp_path)
+    assert [file.name for file in found.files] == ["film.mp4"]
+    assert [(warning.code, warning.output) for warning in found.failed] == [("output_failed", "sound")]
+    damage(tmp_path / "film.mp4")
+    assert refusal_code(sandbox, planned, tmp_path) == "output_undecodable"
+
+
+def test_an_output_that_failed_before_is_not_verified(sandbox: Sandbox, made: Made) -> None:
+    planned, folder = made
+    optional = with_command(planned, is_optional=True)
+    (folder / "film.mp4").unlink()
+    failed = PlanWarning("output_failed", "film", "the output is left out")
+    found = verify(sandbox, optional, folder, failed=[failed])
+    assert ([file.name for file in found.files], found.failed) == (["sound.m4a"], (failed,))
 
 
 def test_a_link_out_of_the_folder_is_not_followed(sandbox: Sandbox, made: Made, tmp_path: Path) -> None:
@@ -180,38 +239,4 @@ def test_an_invalid_report_on_an_output_is_refused_for_good(tmp_path: Path, foun
         verify_with_report(found, tmp_path)
     assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
     assert len(str(refused.value)) < 1000
-    assert str(refused.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            b"360p_x.evil",
-            b"360p_",
-            b"360p_..mp4",
-            b"360p_00000.m4s.",
-            b"360p_00000.M4S",
-            b"360p_00000.m4s\n",
-        ),
-        *(b"360p_\xff\xfe.m4s", b"360p_a\nb\x1b[31m.m4s", "360p_\u202egpj.m4s".encode()),
-        *(b"360p_?versionId=1.m4s", b"360p_#.m4s", b"360p_%2e%2e%2f.m4s", b"360p_\\..\\x.m4s", b"360p_ .mp4"),
-        b"360p_" + b"n" * 240 + b".m4s",
-    ],
-)
-def test_a_part_with_a_name_that_ffmpeg_does_not_give_is_refused(tmp_path: Path, name: bytes) -> None:
-    ladder = HlsOutput(name="hls", type="hls", video=HlsVideo(ladder=(360,)), audio=None)
-    planned = plan([ladder], SOURCE, threads=1)
-    (tmp_path / "hls").mkdir()
-    names = ("360p.m3u8", "360p_init.mp4", "360p_00000.m4s", "360p_123456.m4s", "master.m3u8")
-    for whole in names:
-        (tmp_path / "hls" / whole).write_bytes(b"whole")
-    sandbox = StubSandbox([*report(), {"streams": []}])
-    assert [file.name for file in verify(sandbox, planned, tmp_path)] == [
-        f"hls/{name}" for name in ("360p_00000.m4s", "360p_123456.m4s", "360p_init.mp4", *names[::4])
-    ]
-    Path(os.fsdecode(os.fsencode(tmp_path / "hls") + b"/" + name)).write_bytes(b"strange")
-    with pytest.raises(MediaError) as refused:
-        verify(sandbox, planned, tmp_path)
-    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
     assert str(refused.value).isprintable()

@@ -1,0 +1,227 @@
+"""Tests of packaging an adaptive output: segments that a compromised ffmpeg has changed are refused."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+
+from euterpe.domain.error_codes import RetryClass
+from euterpe.domain.outputs import AdaptiveOutput
+from euterpe.media.encoding.renditions import PackagedOutput, package_output
+from euterpe.media.errors import MediaError
+from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import Plan
+from euterpe.media.sandbox.sandbox import Sandbox
+from tests.media.clips import Clips
+from tests.media.media_steps import make, probe, run
+
+ADAPTIVE = AdaptiveOutput.model_validate(
+    {"name": "both", "type": "adaptive", "segment_seconds": 2, "video": {"ladder": [90]}}
+)
+Made = tuple[Plan, Path]
+NON_SYNC = (0x01010000).to_bytes(4, "big")
+
+
+@pytest.fixture(scope="module")
+def encoded(clips: Clips, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Return the segments of nine seconds, as ffmpeg wrote them."""
+    source, folder = clips.make("long.mp4"), tmp_path_factory.mktemp("encoded")
+    planned = plan([ADAPTIVE], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, folder)
+    return planned, folder
+
+
+@pytest.fixture
+def made(encoded: Made, tmp_path: Path) -> Made:
+    planned, folder = encoded
+    copytree(folder, tmp_path, dirs_exist_ok=True)
+    return planned, tmp_path
+
+
+def package(sandbox: Sandbox, made: Made) -> PackagedOutput:
+    planned, folder = made
+    return package_output(sandbox, planned, planned.packages[0], folder, {}, on_tick=lambda: None)
+
+
+def assert_refused(sandbox: Sandbox, made: Made, code: str = "output_undecodable") -> None:
+    with pytest.raises(MediaError) as refused:
+        package(sandbox, made)
+    assert (refused.value.code, refused.value.retry_class) == (code, RetryClass.PERMANENT)
+    assert str(refused.value).isprintable()
+
+
+def segment(folder: Path, number: int, rendition: str = "90p") -> Path:
+    return folder / "both" / f"{rendition}_{number:05d}.m4s"
+
+
+def test_the_segments_come_first_and_the_entry_last(sandbox: Sandbox, made: Made) -> None:
+    found = package(sandbox, made)
+    parts = [name for name, _ in found.parts]
+    assert parts[:3] == ["both/90p_init.mp4", "both/90p_00001.m4s", "both/90p_00002.m4s"]
+    assert "both/audio_init.mp4" in parts
+    assert [name for name, _ in found.lists][-1] == "both/master.m3u8"
+    assert "both/manifest.mpd" in [name for name, _ in found.lists]
+    assert all((made[1] / name).is_file() for name, _ in (*found.parts, *found.lists))
+    assert found.seconds == pytest.approx(9.0, abs=0.05)
+    assert [(track.kind, track.codec[:4], track.width) for track in found.tracks] == [
+        ("video", "avc1", 160),
+        ("audio", "mp4a", None),
+    ]
+    assert all(track.bitrate for track in found.tracks)
+
+
+def remove(folder: Path, *numbers: int) -> None:
+    for number in numbers:
+        segment(folder, number).unlink()
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [
+        lambda folder: remove(folder, 1),
+        lambda folder: remove(folder, 2),
+        lambda folder: segment(folder, 1).rename(segment(folder, 0)),
+        lambda folder: remove(folder, 1, 2, 3, 4, 5),
+        lambda folder: (folder / "both" / "90p_123456.m4s").write_bytes(b"x"),
+        lambda folder: (folder / "both" / "90p_init.mp4").unlink(),
+    ],
+)
+def test_a_gap_in_the_segments_is_refused(sandbox: Sandbox, made: Made, gap: Callable[[Path], Any]) -> None:
+    gap(made[1])
+    assert_refused(sandbox, made)
+
+
+def without_keyframe(data: bytes) -> bytes:
+    """Return the segment with its first sample marked as no keyframe."""
+    trun = data.index(b"trun")
+    flags = int.from_bytes(data[trun + 5 : trun + 8], "big")
+    at = trun + 12 + (4 if flags & 1 else 0)  # after the count and the data offset
+    if flags & 4:
+        return data[:at] + NON_SYNC + data[at + 4 :]
+    assert flags & 0x400, "the flags of samples are in the fragment"
+    at += sum(4 for bit in (0x100, 0x200) if flags & bit)
+    return data[:at] + NON_SYNC + data[at + 4 :]
+
+
+def test_a_segment_that_does_not_begin_with_a_keyframe_is_refused(sandbox: Sandbox, made: Made) -> None:
+    path = segment(made[1], 2)
+    path.write_bytes(without_keyframe(path.read_bytes()))
+    assert_refused(sandbox, made)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda _: b"",
+        lambda data: bytes(len(data)),
+    ],
+)
+def test_a_damaged_segment_is_refused(sandbox: Sandbox, made: Made, damage: Callable[[bytes], bytes]) -> None:
+    path = segment(made[1], 2)
+    path.write_bytes(damage(path.read_bytes()))
+    assert_refused(sandbox, made)
+
+
+@pytest.mark.parametrize("name", ["90p_00002.m4s", "audio_00001.m4s", "90p_init.mp4"])
+def test_a_link_in_place_of_a_segment_is_refused(sandbox: Sandbox, made: Made, name: str) -> None:
+    path = made[1] / "both" / name
+    path.rename(made[1] / "outside")
+    path.symlink_to(made[1] / "outside")
+    assert_refused(sandbox, made)
+
+
+def test_a_fifo_in_place_of_a_segment_is_refused(sandbox: Sandbox, made: Made) -> None:
+    path = segment(made[1], 2)
+    path.unlink()
+    os.mkfifo(path)
+    assert_refused(sandbox, made)
+
+
+def test_a_link_in_place_of_the_folder_is_refused(sandbox: Sandbox, made: Made) -> None:
+    (made[1] / "both").rename(made[1] / "elsewhere")
+    (made[1] / "both").symlink_to("elsewhere")
+    assert_refused(sandbox, made)
+
+
+@pytest.mark.parametrize("name", ["master.m3u8", "90p.m3u8", "manifest.mpd"])
+def test_a_link_in_place_of_a_playlist_is_not_written_through(
+    sandbox: Sandbox, made: Made, name: str
+) -> None:
+    """The worker itself writes the playlists, outside the sandbox."""
+    (outside := made[1] / "outside").write_text("precious")
+    (made[1] / "both" / name).symlink_to(outside)
+    assert_refused(sandbox, made)
+    assert outside.read_text() == "precious"
+
+
+def test_a_folder_in_place_of_a_playlist_is_refused(sandbox: Sandbox, made: Made) -> None:
+    (made[1] / "both" / "master.m3u8").mkdir()
+    assert_refused(sandbox, made)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            b"90p_x.evil",
+            b"90p_1.m4s",
+            b"90p_",
+            b"90p_..mp4",
+            b"90p_00000.m4s.",
+            b"90p_00000.M4S",
+            b"90p_00000.m4s\n",
+        ),
+        *(b"90p_\xff\xfe.m4s", b"90p_a\nb\x1b[31m.m4s", "90p_\u202egpj.m4s".encode(), b"90p_ .mp4"),
+        *(b"90p_?versionId=1.m4s", b"90p_#.m4s", b"90p_%2e%2e%2f.m4s", b"90p_\\..\\x.m4s"),
+        b"90p_" + b"n" * 240 + b".m4s",
+    ],
+)
+def test_a_file_with_a_name_that_ffmpeg_does_not_give_is_not_published(
+    sandbox: Sandbox, made: Made, name: bytes
+) -> None:
+    Path(os.fsdecode(os.fsencode(made[1] / "both") + b"/" + name)).write_bytes(b"strange")
+    found = package(sandbox, made)
+    assert f"both/{os.fsdecode(name)}" not in [path for path, _ in (*found.parts, *found.lists)]
+
+
+def with_nodes(planned: Plan, **changes: Any) -> Plan:
+    (command,) = planned.commands
+    return replace(planned, commands=(replace(command, **changes),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda command: {"scales": (replace(command.scales[0], width=162),)},
+        lambda command: {"videos": (replace(command.videos[0], codec="hevc"),)},
+        lambda command: {"audios": (replace(command.audios[0], codec="opus"),)},
+    ],
+)
+def test_another_track_than_was_planned_is_refused(
+    sandbox: Sandbox, made: Made, change: Callable[[Any], dict[str, Any]]
+) -> None:
+    planned, folder = made
+    assert_refused(sandbox, (with_nodes(planned, **change(planned.commands[0])), folder))
+
+
+def test_a_rendition_that_ends_before_its_source_is_found(sandbox: Sandbox, made: Made) -> None:
+    remove(made[1], 4, 5)
+    assert_refused(sandbox, made, "output_truncated")
+
+
+def test_tracks_without_a_language_keep_their_segments_apart(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """`audio_2_00001.m4s` looked like a segment of the rendition `audio`."""
+    arguments = (
+        "-f lavfi -i testsrc2=size=160x90:rate=25:duration=2 -f lavfi -i sine=440:duration=2"
+        " -map 0:v -map 1:a -map 1:a -c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac"
+    )
+    source = clips.encoded("two-sounds.mkv", arguments)
+    made = make(sandbox, source, [ADAPTIVE.model_copy(update={"audio": "all"})], tmp_path)
+    assert [track.kind for track in made[-1].tracks] == ["video", "audio", "audio"]

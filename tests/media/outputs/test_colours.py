@@ -1,0 +1,74 @@
+"""Tests that a viewer sees the colours of the source, whatever their numbers and tags are."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.media.outputs.deliveries import FILM
+from tests.media.outputs.product_path import Make
+from tests.media.readers.colours import colour_tags, mediainfo_tags, patch_colours, patch_values
+from tests.media.sources.cache import Sources
+from tests.media.sources.colour_math import HLG, PQ, UNSPECIFIED, Colours, Triple
+from tests.media.sources.colours import PATCHES, SDR_KINDS, hdr, hdr_greys, rgb, sdr
+
+TOLERANCE = 8
+# The primaries of a small untagged picture are a guess, and players differ.
+GUESS_TOLERANCE = 16
+# The tone mapping of HDR may change colours a little, but not make them dark.
+HDR_TOLERANCE = 16
+MATRIX_NAMES = {1: "BT.709", 5: "BT.470 System B/G", 6: "BT.601", 9: "BT.2020 non-constant"}
+SHOWN = [(255 * red, 255 * green, 255 * blue) for red, green, blue in PATCHES]
+COLOURED = (0, 1, 2, 3, 7)
+
+
+def differences(found: Sequence[Triple], wanted: Sequence[Triple]) -> list[float]:
+    """Return the greatest difference of each colour."""
+    return [
+        max(abs(a - b) for a, b in zip(one, other, strict=True))
+        for one, other in zip(found, wanted, strict=True)
+    ]
+
+
+SDR_SOURCES: dict[str, Callable[[Sources], Path]] = {
+    **{kind.name: partial(sdr, kind=kind) for kind in SDR_KINDS},
+    "rgb-large": partial(rgb, size=(1280, 720)),
+    "rgb-small": partial(rgb, size=(320, 180)),
+}
+
+
+@pytest.mark.parametrize("name", SDR_SOURCES)
+def test_a_viewer_sees_the_colours_of_the_source(make: Make, sources: Sources, name: str) -> None:
+    """RGB of 720 lines was encoded in BT.601 without tags, and players took it for BT.709."""
+    film = make([FILM], SDR_SOURCES[name](sources)) / "film.mp4"
+    tolerance = GUESS_TOLERANCE if name == "untagged-small" else TOLERANCE
+    assert max(differences(patch_colours(film), SHOWN)) <= tolerance, patch_colours(film)
+
+
+@pytest.mark.parametrize("name", SDR_SOURCES)
+def test_a_film_says_how_its_colours_are_meant(make: Make, sources: Sources, name: str) -> None:
+    """RGB and untagged sources stayed untagged."""
+    film = make([FILM], SDR_SOURCES[name](sources)) / "film.mp4"
+    tags = colour_tags(film)
+    assert UNSPECIFIED not in (tags.primaries, tags.transfer, tags.matrix)
+    assert mediainfo_tags(film).matrix == MATRIX_NAMES[tags.matrix]
+
+
+@pytest.mark.parametrize("transfer", [PQ, HLG])
+def test_an_ordinary_colour_comes_back_from_hdr(make: Make, sources: Sources, transfer: int) -> None:
+    """(192, 128, 96) came back as (161, 107, 76)."""
+    film = make([FILM], hdr(sources, transfer)) / "film.mp4"
+    assert colour_tags(film) == Colours()
+    found = differences(patch_colours(film), SHOWN)
+    assert max(found[place] for place in COLOURED) <= HDR_TOLERANCE, patch_colours(film)
+
+
+@pytest.mark.parametrize("transfer", [PQ, HLG])
+def test_greys_of_hdr_stay_grey_and_within_the_range(make: Make, sources: Sources, transfer: int) -> None:
+    """White of PQ came out as Y = 252."""
+    values = patch_values(make([FILM], hdr_greys(sources, transfer)) / "film.mp4")
+    lumas = [round(y) for y, _, _ in values]
+    assert lumas == sorted(lumas)
+    assert 16 <= lumas[0] <= lumas[-1] <= 235
+    assert max(abs(chroma - 128) for _, *chromas in values for chroma in chromas) <= 2

@@ -1,0 +1,86 @@
+"""Tests that segments are the same in all renditions, decode alone, and have sensible lengths."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from euterpe.domain.codecs import codecs_for
+from tests.media.outputs.deliveries import HLS
+from tests.media.outputs.product_path import Make
+from tests.media.readers.media import first_packet_seconds, packet_count
+from tests.media.readers.pictures import numbers
+from tests.media.readers.renditions import Rendition, hls_media, hls_variants
+from tests.media.sources.cache import Sources
+from tests.media.sources.flashes import flash_film, longer_sound
+from tests.media.sources.long_films import long_ntsc, scene_cuts
+from tests.media.sources.numbered import NTSC_FILM, constant
+
+NTSC_PICTURE_S = 1001 / 30_000
+
+
+def hls(codec: str = "h264", **options: Any) -> dict[str, Any]:
+    return {**HLS, "segment_seconds": 1, "video": {"codec": codec, "ladder": [90, 64]}, **options}
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("video", "hls")])
+def test_every_segment_decodes_alone(make: Make, sources: Sources, codec: str) -> None:
+    """HEVC was encoded with open GOPs: 4 of 50 pictures could not be decoded where a player began."""
+    folder = make([hls(codec)], constant(sources, 75))
+    for rendition in hls_variants(folder / "hls/master.m3u8"):
+        alone = [rendition.alone(place) for place in range(len(rendition.segments))]
+        shown = [numbers(segment) for segment in alone]
+        assert [len(pictures) for pictures in shown] == [packet_count(segment) for segment in alone]
+        assert [number for pictures in shown for number in pictures] == [*range(75)]
+
+
+def keyframe_times(rendition: Rendition) -> list[float]:
+    """Return the time of the first packet of each segment, which is a keyframe."""
+    return [first_packet_seconds(rendition.alone(place)) for place in range(len(rendition.segments))]
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("video", "hls")])
+@pytest.mark.parametrize(
+    "source", [scene_cuts, lambda sources: constant(sources, 75, NTSC_FILM)], ids=["scene cuts", "23.976"]
+)
+def test_renditions_change_segments_at_the_same_times(
+    make: Make, sources: Sources, codec: str, source: Callable[[Sources], Path]
+) -> None:
+    """With HEVC, encoders of different sizes chose different keyframes, up to 160 ms apart."""
+    first, second = hls_variants(make([hls(codec)], source(sources)) / "hls/master.m3u8")
+    starts = keyframe_times(first)
+    assert starts == pytest.approx(keyframe_times(second), abs=1e-6)
+    steps = [after - before for before, after in pairwise(starts)]
+    assert steps == pytest.approx([1.0] * len(steps), abs=0.05)
+
+
+@pytest.mark.parametrize("source", [flash_film, longer_sound], ids=["equal", "longer sound"])
+def test_the_last_segment_is_not_tiny(
+    make: Make, sources: Sources, source: Callable[[Sources], Path]
+) -> None:
+    """A last audio segment of a few milliseconds made hls.js wait for ever."""
+    master = make([hls(segment_seconds=2)], source(sources)) / "hls/master.m3u8"
+    lasts = {
+        rendition.name: rendition.segments[-1].seconds
+        for rendition in (*hls_variants(master), *hls_media(master))
+    }
+    assert {name: seconds for name, seconds in lasts.items() if seconds < 1.0} == {}
+
+
+def test_a_playlist_is_as_long_as_its_pictures(make: Make, sources: Sources) -> None:
+    for rendition in hls_variants(make([hls()], constant(sources, 75)) / "hls/master.m3u8"):
+        assert rendition.seconds == pytest.approx(3.0, abs=0.001)
+
+
+def test_segments_of_a_long_film_stay_on_the_grid(make: Make, sources: Sources) -> None:
+    """Keyframes forced by time at 29.97 made segments of 7.975 s from second 40 on in ffmpeg's dash muxer."""
+    folder = make([hls(segment_seconds=4, video={"ladder": [64]})], long_ntsc(sources))
+    (rendition,) = hls_variants(folder / "hls/master.m3u8")
+    longest = max(segment.seconds for segment in rendition.segments[:-1])
+    assert longest <= 4 + 1.01 * NTSC_PICTURE_S
+    starts = keyframe_times(rendition)
+    assert all(
+        0 <= start - starts[0] - 4 * place <= 1.01 * NTSC_PICTURE_S for place, start in enumerate(starts)
+    )
