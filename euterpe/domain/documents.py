@@ -89,6 +89,27 @@ class FileDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RenditionDocument:
+    """A track of an output: a picture in one size, a sound track, or a subtitle track."""
+
+    kind: Annotated[str, about("the kind of the track", "video", enum=["video", "audio", "subtitle"])]
+    codec: Annotated[str, about("the codec, in the form of RFC 6381 for adaptive outputs", "avc1.64001f")]
+    width: Annotated[int | None, about("the width in pixels; null for sound", 1280, minimum=0)]
+    height: Annotated[int | None, about("the height in pixels; null for sound", 720, minimum=0)]
+    bitrate: Annotated[int | None, about("the average rate in bit/s", 2_500_000, minimum=0)]
+    language: Annotated[str | None, about("the language of the sound, if the source tells it", None)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarningDocument:
+    """Something that an output lacks of its source, or of the request."""
+
+    code: Annotated[str, about("a stable code, listed on the page of media", "audio_track_dropped")]
+    output: Annotated[str | None, about("the name of the output, or null for the whole job", "mp4")]
+    message: Annotated[str, about("what is missing, for people", "sound track 2 (fre) is not included")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputDocument:
     """An output of a job that has succeeded."""
 
@@ -114,6 +135,10 @@ class OutputDocument:
             [example_document(FileDocument)],
             inner=FileDocument,
         ),
+    ]
+    renditions: Annotated[
+        Sequence[Object],
+        about("the tracks of the output", [example_document(RenditionDocument)], inner=RenditionDocument),
     ]
 
 
@@ -166,6 +191,14 @@ class StatusDocument(JobFields):
 
     cancel_requested: Annotated[bool, about("whether the running job is to be canceled", example=False)]
     outputs: Outputs
+    warnings: Annotated[
+        Sequence[Object],
+        about(
+            "what the outputs lack of the source or of the request",
+            [example_document(WarningDocument)],
+            inner=WarningDocument,
+        ),
+    ]
     error: Annotated[
         Object | None,
         about(

@@ -128,7 +128,7 @@ class ErrorCode(StrEnum):
     )
     SOURCE_CHANGED = (
         "source_changed",
-        _Kind(_SOURCE, _PERMANENT, "fetching"),
+        _Kind(_SOURCE, _PERMANENT, "fetching", retry_note="except if it was fetched by several requests"),
         "the source was replaced while it was fetched",
         "retry: the next attempt fetches the new source",
     )

@@ -37,6 +37,7 @@ class JobRow(JobFields):
     cancel_requested_at: int | None
     last_error: Json | None
     outputs: Sequence[Json] | None
+    warnings: Sequence[Json] | None
     event_sequence: int
     source_ref: str | None
     created_at: int

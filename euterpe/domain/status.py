@@ -16,6 +16,7 @@ _UNCHANGED = tuple(column.name for column in fields_of(JobFields))
 _OTHERS = (
     "cancel_requested_at",
     "outputs",
+    "warnings",
     "last_error",
     "spec",
     "created_at",
@@ -40,6 +41,7 @@ def status_of_columns(job: Mapping[str, Any]) -> dict[str, Any]:
         **{name: job[name] for name in _UNCHANGED},
         "cancel_requested": job["cancel_requested_at"] is not None,
         "outputs": job["outputs"] or [] if status is JobStatus.SUCCEEDED else [],
+        "warnings": job["warnings"] or [],
         "error": job["last_error"],
         "metadata": job["spec"].get("metadata") or {},
         "created_at": iso(job["created_at"]),

@@ -43,7 +43,7 @@ def check_documents(documents: Mapping[str, object]) -> None:
             _check_strings(document, field)
 
 
-_REPORTED_FIELDS = ("progress", "eta_seconds", "speed", "outputs", "source_info", "timings")
+_REPORTED_FIELDS = ("progress", "eta_seconds", "speed", "outputs", "source_info", "warnings", "timings")
 
 
 def check_reported_fields(extra: Mapping[str, object]) -> None:

@@ -58,6 +58,7 @@ inbox_jobs = Table(
     Column("last_error", json_document),
     Column("outputs", json_document),
     Column("source_info", json_document),
+    Column("warnings", json_document),
     Column("storage_creds_encrypted", LargeBinary),
     Column("storage_creds_dek_wrapped", LargeBinary),
     Column("storage_creds_kek_id", Text),

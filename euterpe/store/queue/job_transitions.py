@@ -37,6 +37,7 @@ class JobTransitions:
                 "progress": REAL,
                 "outputs": json_document,
                 "source_info": json_document,
+                "warnings": json_document,
                 "last_error": json_document,
             },
             columns=lambda shape, rows: _job_columns(shape, rows, database.now),
@@ -123,7 +124,7 @@ def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) ->
     columns: dict[str, object] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
     if rows is not None:
         columns["progress"] = sa.func.coalesce(rows["progress"], _job.progress)
-        for name in ("outputs", "source_info", "last_error"):
+        for name in ("outputs", "source_info", "warnings", "last_error"):
             columns[name] = sa.func.coalesce(rows[name], inbox_jobs.c[name])
     if shape.attempts > 0:
         columns["started_at"], columns["progress"] = sa.func.coalesce(_job.started_at, now), 0.0

@@ -91,8 +91,8 @@ class Transition(NamedTuple):
     ) -> Self:
         """Return the next step of a claimed job. The step renews the lease, or ends it if the job succeeds.
 
-        `values` may have progress, outputs, source_info and timings. Raise `InvalidTransition` for a job that
-        is not in progress.
+        `values` may have progress, outputs, source_info, warnings and timings. Raise `InvalidTransition` for
+        a job that is not in progress.
         """
         if source not in IN_PROGRESS:
             raise InvalidTransition(source, target, "only a job in progress can advance")

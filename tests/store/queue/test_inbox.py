@@ -211,7 +211,7 @@ def test_a_batch_that_names_a_job_twice_is_refused_whole(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
     step = Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
-    with pytest.raises(ValueError, match="once"):
+    with pytest.raises(ValueError, match="twice"):
         store.inbox.advance([step, step])
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
 

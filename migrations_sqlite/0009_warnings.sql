@@ -1,0 +1,4 @@
+-- What an output lacks of its source, or of the request. The same column stands in migrations_pg/; a test
+-- compares them.
+
+ALTER TABLE inbox_jobs ADD COLUMN warnings TEXT;
