@@ -1,7 +1,6 @@
 """A real S3 server on loopback: `rclone serve s3`, which checks every signature. Each folder is a bucket.
 
-The server answers range requests with 200 instead of 206, which obstore refuses. Therefore, an interrupted
-download from this server starts again from the first byte.
+The server answers range requests with 200 instead of 206, which obstore refuses.
 """
 
 import re

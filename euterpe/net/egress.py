@@ -18,7 +18,7 @@ import httpcore
 
 from euterpe.net.dialer import Dial, Dialer, IdleConnections, Resolve, system_dial, system_resolve
 from euterpe.net.errors import EgressBadAnswer, EgressUnreachable
-from euterpe.net.limits import Clock, RequestLimits
+from euterpe.net.limits import Clock, OnWait, RequestLimits
 from euterpe.net.pace import TransferPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
@@ -26,7 +26,7 @@ from euterpe.net.target import Target
 # Servers close idle connections after 5 s or more. We close them earlier, so that we send no request on a
 # connection that the server is closing.
 _KEEP_ALIVE_S = 4.0
-_IDLE_S = 30.0
+IDLE_S = 30.0
 # The framing of a chunked body may be larger than the body itself, but it must have a limit.
 _FRAMING = 8
 _SLACK = 64 * 1024
@@ -118,11 +118,18 @@ class Egress:
         return bounded
 
     def _limits(
-        self, target: Target, deadline_s: float, idle_s: float = math.inf, pace: TransferPace | None = None
+        self,
+        target: Target,
+        deadline_s: float,
+        idle_s: float = math.inf,
+        pace: TransferPace | None = None,
+        on_wait: OnWait | None = None,
     ) -> RequestLimits:
         if self._seconds_left is not None:
             deadline_s = min(deadline_s, self._seconds_left())
-        return RequestLimits(target.origin, deadline_s, idle_s=idle_s, pace=pace, clock=self._clock)
+        return RequestLimits(
+            target.origin, deadline_s, idle_s=idle_s, pace=pace, clock=self._clock, on_wait=on_wait
+        )
 
     def request(
         self,
@@ -153,12 +160,16 @@ class Egress:
         *,
         headers: Mapping[str, str],
         deadline_s: float,
-        idle_s: float = _IDLE_S,
+        idle_s: float = IDLE_S,
         pace: TransferPace | None = None,
+        on_wait: OnWait | None = None,
     ) -> Iterator[OpenResponse]:
-        """Yield the streamed response. Raise if it is slower than `RequestLimits` or `pace` allows."""
+        """Yield the streamed response. Raise if it is slower than `RequestLimits` or `pace` allows.
+
+        `on_wait` is called during waits for the response, and may raise to end the request.
+        """
         target = Target.parse(url)
-        limits = self._limits(target, deadline_s, idle_s, pace)
+        limits = self._limits(target, deadline_s, idle_s, pace, on_wait)
         with self._exchange(method, target, headers, b"", limits) as response:
             limits.head_read(math.inf)
             yield OpenResponse(response.status, _headers(response), _chunks(response, limits))
@@ -172,7 +183,7 @@ class Egress:
         chunks: Iterable[bytes],
         size: int,
         deadline_s: float,
-        idle_s: float = _IDLE_S,
+        idle_s: float = IDLE_S,
         max_bytes: int = _SLACK,
         pace: TransferPace | None = None,
     ) -> EgressResponse:

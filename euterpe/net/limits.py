@@ -13,7 +13,11 @@ MIN_BYTES_PER_SECOND = 1024
 # Informational responses count too, because a stream of `100 Continue` has the effect of an endless header.
 MAX_HEAD_BYTES = 64 * 1024
 
+# The pause between two calls of `on_wait`.
+TICK_S = 0.5
+
 Clock = Callable[[], float]
+OnWait = Callable[[], None]
 
 
 class RequestLimits:
@@ -22,6 +26,8 @@ class RequestLimits:
     In every `idle_s` seconds of waiting for the peer, the request must move at least 1 KiB per second on
     average. Then the count restarts. Time that this process itself needs between two waits, for its disk or
     an encoder, does not count.
+
+    `on_wait` is called every `tick_s` seconds of a wait for the response. It may raise to end the request.
     """
 
     def __init__(
@@ -32,8 +38,11 @@ class RequestLimits:
         idle_s: float = math.inf,
         pace: TransferPace | None = None,
         clock: Clock = time.monotonic,
+        on_wait: OnWait | None = None,
+        tick_s: float = TICK_S,
     ) -> None:
         self.where = where
+        self._on_wait, self._tick_s = on_wait, tick_s
         self._transfer = pace
         self.answer_ended = False
         self.clock = clock
@@ -62,6 +71,19 @@ class RequestLimits:
             self._transfer.add(waited, moved)
         if self._moved >= self._pace:
             self.turn()
+
+    def ticks(self) -> Iterator[float]:
+        """Begin a wait, and yield the lengths of its parts. Between two parts, call `on_wait`.
+
+        Raise when the wait has taken as long as it may.
+        """
+        left = self.begin_wait()
+        while self._on_wait is not None and left > self._tick_s:
+            yield self._tick_s
+            left -= self._tick_s
+            self._on_wait()
+        yield left
+        raise self.timeout()
 
     def received(self, byte_count: int) -> None:
         self.end_wait(byte_count)

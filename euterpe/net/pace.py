@@ -51,8 +51,8 @@ class TransferPace:
     def add_request(self) -> None:
         """Credit a request with the bytes of one second at the minimum pace.
 
-        Without this credit, a transfer of thousands of small files would be too slow, because every request
-        waits for a response.
+        Without this credit, a transfer of thousands of small files would count as too slow, because every
+        request waits for a response.
         """
         self.add(0.0, self._minimum.bytes_per_s)
 

@@ -30,15 +30,17 @@ class GuardedStream(httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: Any = None) -> bytes:
         limits: RequestLimits = timeout
         self._head = None  # the first write after a response starts another request
-        self._sock.settimeout(limits.begin_wait())
-        try:
-            data = self._sock.recv(max_bytes)
-        except TimeoutError:
-            raise limits.timeout() from None
-        except OSError as error:
-            raise connection_cut_error(limits, error) from None
-        limits.received(len(data))
-        return data
+        for seconds in limits.ticks():
+            self._sock.settimeout(seconds)
+            try:
+                data = self._sock.recv(max_bytes)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise connection_cut_error(limits, error) from None
+            limits.received(len(data))
+            return data
+        raise AssertionError("`ticks` ends by raising")
 
     def write(self, buffer: bytes, timeout: Any = None) -> None:
         """Keep the head of the request and send it together with the next write.

@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
+from euterpe.net.limits import OnWait
 from euterpe.net.pace import TransferPace
 from euterpe.storage.errors import StorageError, StorageUnreachable
 from euterpe.storage.objects.client import ObjectClient
@@ -20,7 +21,7 @@ from euterpe.storage.publication import (
     conflict,
     is_same,
 )
-from euterpe.storage.responses import body_range, read_refusal
+from euterpe.storage.responses import body_range, check_range, read_refusal
 from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 PART = 16 * 1024 * 1024
@@ -34,7 +35,7 @@ class BucketReader:
     def __init__(self, url: str, scheme: str, client: ObjectClient, pace: TransferPace) -> None:
         self.where = url
         self._key = split_bucket(url)[1]
-        self._client, self._pace = client, pace
+        self._client, self.pace = client, pace
         self._dialect = DIALECTS[scheme]
 
     def stat(self) -> ObjectInfo:
@@ -43,11 +44,11 @@ class BucketReader:
         return ObjectInfo(body_range(headers)[1], headers.get("etag"))
 
     @contextmanager
-    def open(self, offset: int) -> Iterator[Body]:
+    def open(self, offset: int, on_wait: OnWait) -> Iterator[Body]:
         request = self._request("GET")
         if offset:
             request = request.with_headers(range=f"bytes={offset}-")
-        with self._client.open(self.where, request, self._pace) as answer:
+        with self._client.open(self.where, request, self.pace, on_wait) as answer:
             if answer.status not in (200, 206):
                 raise read_refusal(self.where, "source", answer)
             start, size = body_range(answer.headers)
@@ -56,6 +57,17 @@ class BucketReader:
                     self.where, "answered with another range than asked for", side="source"
                 )
             yield Body(ObjectInfo(size, answer.headers.get("etag")), start, answer.chunks)
+
+    @contextmanager
+    def open_range(
+        self, start: int, end: int, expect: ObjectInfo, *, idle_s: float, on_wait: OnWait
+    ) -> Iterator[Iterator[bytes]]:
+        request = self._request("GET").with_headers(
+            range=f"bytes={start}-{end - 1}", if_match=expect.etag or "*"
+        )
+        with self._client.open(self.where, request, None, on_wait, idle_s=idle_s) as answer:
+            check_range(self.where, answer, start, end, expect)
+            yield answer.chunks
 
     def _request(self, method: str) -> ObjectRequest:
         return ObjectRequest(method, self._client.path(self._key))

@@ -56,9 +56,9 @@ class StorageError(EuterpeError):
     def job_error(self, phase: str) -> JobError:
         return JobError(self.code, str(self), phase, self._retry_override)
 
-    def for_good(self) -> "StorageError":
-        """Return this error with the retry class `PERMANENT`."""
-        return StorageError(self.code, str(self), side=self.side, retry_override=RetryClass.PERMANENT)
+    def with_class(self, retry_class: RetryClass) -> "StorageError":
+        """Return this error with another retry class."""
+        return StorageError(self.code, str(self), side=self.side, retry_override=retry_class)
 
 
 class StorageUnreachable(StorageError):

@@ -14,6 +14,7 @@ from time import monotonic
 
 from euterpe.domain.credentials import Side
 from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.net.limits import OnWait
 from euterpe.net.pace import TransferPace
 from euterpe.storage.errors import SideCode, StorageError, StorageUnreachable, disk_full, too_slow
 from euterpe.storage.file_replacement import FileReplacement, Part, identity_of, lock
@@ -38,7 +39,8 @@ class FileReader:
             return _info(descriptor)
 
     @contextmanager
-    def open(self, offset: int) -> Iterator[Body]:
+    def open(self, offset: int, on_wait: OnWait) -> Iterator[Body]:
+        del on_wait  # nothing can be called while the file system waits
         with self._opened() as descriptor, open(descriptor, "rb", closefd=False) as file:
             file.seek(offset)
             yield Body(_info(descriptor), offset, self._chunks(file.read))

@@ -11,6 +11,7 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.net.egress import OpenResponse
 from euterpe.net.errors import EgressError, EgressRefused, EgressTooSlow
 from euterpe.storage.errors import StorageError, StorageUnreachable, reason_in, status_error, too_slow
+from euterpe.storage.transfer import ObjectInfo
 
 REASON_BYTES = 4096
 
@@ -25,6 +26,21 @@ def body_range(headers: Mapping[str, str]) -> tuple[int, int | None]:
         return int(start or 0), None if size == "*" else int(size)
     length = headers.get("content-length", "")
     return 0, int(length) if _NUMBER.fullmatch(length) else None
+
+
+def check_range(where: str, answer: OpenResponse, start: int, end: int, expect: ObjectInfo) -> None:
+    """Raise unless the response has exactly these bytes of the object that `expect` describes.
+
+    `rclone serve s3` answers a range with 200, so the headers decide, and with 200 also the length.
+    """
+    if answer.status not in (200, 206):
+        raise read_refusal(where, "source", answer)
+    length = answer.headers.get("content-length")
+    has_length = length == str(end - start) or (length is None and answer.status == 206)
+    has_range = answer.headers.get("content-range") == f"bytes {start}-{end - 1}/{expect.size}"
+    if not (has_length and has_range and answer.headers.get("etag") == expect.etag):
+        problem = f"{where}: answered with something else than the range that was asked for"
+        raise StorageError(ErrorCode.SOURCE_CHANGED, problem, side="source")
 
 
 def instant(headers: Mapping[str, str], name: str) -> datetime | None:

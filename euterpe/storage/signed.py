@@ -8,12 +8,14 @@ from urllib.parse import urlsplit
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.locations import split_query
-from euterpe.net.egress import Egress, OpenResponse
+from euterpe.net.egress import IDLE_S, Egress, OpenResponse
+from euterpe.net.limits import OnWait
 from euterpe.net.pace import TransferPace
 from euterpe.storage.errors import StorageError, StorageUnreachable
 from euterpe.storage.responses import (
     REASON_BYTES,
     body_range,
+    check_range,
     read_refusal,
     refusal,
     storage_chunks,
@@ -38,7 +40,7 @@ _TRANSFER_S = 7 * 24 * 3600.0
 
 class SignedReader:
     def __init__(self, egress: Egress, url: str, pace: TransferPace) -> None:
-        self._egress, self._url, self._pace = egress, url, pace
+        self._egress, self._url, self.pace = egress, url, pace
         self.where = split_query(url)[0]
 
     def stat(self) -> ObjectInfo:
@@ -46,15 +48,16 @@ class SignedReader:
 
         For an empty object the response has status 416 and size 0.
         """
-        with self._get("bytes=0-0", _STAT_S) as answer:
+        with self._get({"range": "bytes=0-0"}, _STAT_S, self.pace) as answer:
             _, size = body_range(answer.headers)
             if not (answer.status == 416 and size == 0):
                 self._check(answer)
             return ObjectInfo(size, answer.headers.get("etag"))
 
     @contextmanager
-    def open(self, offset: int) -> Iterator[Body]:
-        with self._get(f"bytes={offset}-" if offset else None, _TRANSFER_S) as answer:
+    def open(self, offset: int, on_wait: OnWait) -> Iterator[Body]:
+        headers = {"range": f"bytes={offset}-"} if offset else {}
+        with self._get(headers, _TRANSFER_S, self.pace, on_wait=on_wait) as answer:
             self._check(answer)
             start, size = body_range(answer.headers)
             if start > offset:
@@ -64,13 +67,35 @@ class SignedReader:
             yield Body(ObjectInfo(size, answer.headers.get("etag")), start, answer.chunks)
 
     @contextmanager
-    def _get(self, span: str | None, deadline_s: float) -> Iterator[OpenResponse]:
-        headers = {"range": span} if span else {}
+    def open_range(
+        self, start: int, end: int, expect: ObjectInfo, *, idle_s: float, on_wait: OnWait
+    ) -> Iterator[Iterator[bytes]]:
+        headers = {"range": f"bytes={start}-{end - 1}", "if-range": expect.etag or ""}
+        with self._get(headers, _TRANSFER_S, None, idle_s=idle_s, on_wait=on_wait) as answer:
+            check_range(self.where, answer, start, end, expect)
+            yield answer.chunks
+
+    @contextmanager
+    def _get(
+        self,
+        headers: Mapping[str, str],
+        deadline_s: float,
+        pace: TransferPace | None,
+        *,
+        idle_s: float = IDLE_S,
+        on_wait: OnWait | None = None,
+    ) -> Iterator[OpenResponse]:
         with ExitStack() as stack:
             with storage_errors(self.where, "source"):
                 answer = stack.enter_context(
                     self._egress.open(
-                        "GET", self._url, headers=headers, deadline_s=deadline_s, pace=self._pace
+                        "GET",
+                        self._url,
+                        headers=headers,
+                        deadline_s=deadline_s,
+                        idle_s=idle_s,
+                        pace=pace,
+                        on_wait=on_wait,
                     )
                 )
             yield replace(answer, chunks=storage_chunks(self.where, answer.chunks))

@@ -3,17 +3,43 @@
 The source must be complete, unchanged and within its size limit.
 """
 
-import errno
-from typing import BinaryIO
+from dataclasses import dataclass
+from time import monotonic
 
-from euterpe.domain.error_codes import ErrorCode
-from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.storage.errors import StorageError, StorageUnreachable
+from euterpe.storage.range_readers import DEFAULT_PARALLEL, ParallelFetch, RangeReaders
+from euterpe.storage.source_file import SourceFile
 from euterpe.storage.transfer import DEFAULT_RETRY, FetchedInfo, ObjectInfo, OnChunk, Reader, TransferRetry
 
 
+@dataclass(frozen=True)
+class _Fetch:
+    """What one call of `fetch` works with."""
+
+    file: SourceFile
+    max_bytes: int
+    ranges: RangeReaders
+    on_chunk: OnChunk
+
+    def count(self, of_front: int = 0) -> None:
+        """Report all bytes that are new in the file. `of_front` of them were appended."""
+        self.on_chunk(self.ranges.collect(of_front))
+
+
 class SourceObject:
-    def __init__(self, reader: Reader, retry: TransferRetry = DEFAULT_RETRY) -> None:
-        self._reader, self._retry = reader, retry
+    def __init__(
+        self,
+        reader: Reader,
+        retry: TransferRetry = DEFAULT_RETRY,
+        parallel: ParallelFetch = DEFAULT_PARALLEL,
+    ) -> None:
+        self._reader, self._retry, self._parallel = reader, retry, parallel
+
+    @property
+    def where(self) -> str:
+        """Return the URL without any secret."""
+        return self._reader.where
 
     def stat(self) -> ObjectInfo:
         return self._retry.run(self._reader.stat)
@@ -25,53 +51,79 @@ class SourceObject:
         if expect.size is not None and expect.size > max_bytes:
             raise self._too_large(max_bytes)
 
-    def fetch(self, file: BinaryIO, *, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
-        """Append to `file` the missing bytes of the object that `expect` describes.
+    def fetch(self, file: SourceFile, *, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
+        """Write the missing bytes of the object that `file.expect` describes.
 
         Another call, even on a new SourceObject, resumes where the last call stopped. `on_chunk` gets the
-        size of each written chunk, and 0 after a failed request. If `on_chunk` raises, the connection is
-        closed.
+        number of bytes that were written since its last call, in any order. It is also called with 0: after
+        a failed request, and during a wait. If it raises, the connections are closed.
         """
-        self.check_announced(expect, max_bytes)
-        if file.tell() != expect.size:
-            self._retry.run(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
-        if (size := file.tell()) == 0:
+        self.check_announced(file.expect, max_bytes)
+        with RangeReaders(self._reader, file, self._retry, self._parallel) as ranges:
+            try:
+                self._fetch(_Fetch(file, max_bytes, ranges, on_chunk))
+            except StorageError as error:
+                if error.code is ErrorCode.SOURCE_CHANGED and file.has_ranges:
+                    # One request would have gone on with the object that it began with. So fetch the new
+                    # object in another attempt, without asking the requester.
+                    raise error.with_class(RetryClass.TRANSIENT) from None
+                raise
+        if file.front == 0:
             raise self._error(ErrorCode.SOURCE_EMPTY, "is empty")
-        return FetchedInfo(size)
+        return FetchedInfo(file.front)
 
-    def _try(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
+    def _fetch(self, fetch: _Fetch) -> None:
+        file = fetch.file
+        while not file.is_whole:
+            self._retry.run(lambda: self._try(fetch), progress=lambda: file.received)
+            fetch.count()
+            if file.expect.size is None:
+                break
+        if file.has_ranges:
+            self._check_not_replaced(file.expect)
+
+    def _try(self, fetch: _Fetch) -> None:
         try:
-            self._append(file, expect, max_bytes, on_chunk)
+            fetch.ranges.await_gap(fetch.count)
+            if not fetch.file.is_whole:
+                self._append(fetch)
         except StorageUnreachable:
             # Let `on_chunk` raise now, because another request to a silent store takes half a minute.
-            on_chunk(0)
+            fetch.count()
             raise
 
-    def _append(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
-        offset = file.tell()
-        with self._reader.open(offset) as body:
-            self._check_unchanged(expect, body.info)
+    def _append(self, fetch: _Fetch) -> None:
+        """Read the source from the front to the next range, or to its end."""
+        file, offset, asked = fetch.file, fetch.file.front, monotonic()
+        with self._reader.open(offset, fetch.count) as body:
+            self._check_unchanged(file.expect, body.info)
+            fetch.ranges.answered(body.info, monotonic() - asked)
             skip = offset - body.start
             try:
                 for received in body.chunks:
                     chunk, skip = received[skip:], max(0, skip - len(received))
-                    offset += len(chunk)
-                    self._check_length(offset, expect, max_bytes)
-                    self._write(file, chunk)
-                    on_chunk(len(chunk))
+                    self._check_length(file.front + len(chunk), file.expect, fetch.max_bytes)
+                    goes_on = file.append(chunk)
+                    fetch.count(len(chunk))
+                    if not goes_on:
+                        return
             except StorageUnreachable as broken:
                 cause = str(broken).removeprefix(f"{self._reader.where}: ")
-                raise self._broke_off(offset, expect, cause) from None
-        if expect.size is not None and offset < expect.size:
-            raise self._broke_off(offset, expect, "it ended early")
+                raise self._broke_off(file, cause) from None
+        if file.expect.size is not None and not file.is_whole:
+            raise self._broke_off(file, "it ended early")
 
-    def _write(self, file: BinaryIO, chunk: bytes) -> None:
+    def _check_not_replaced(self, expect: ObjectInfo) -> None:
+        """Raise when the source has been replaced since its ranges were fetched.
+
+        Some stores read the ETag and the bytes of a response one after the other. A range may then have the
+        bytes of a new object under the ETag of the old one.
+        """
         try:
-            file.write(chunk)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise disk_full("the work directory", "source") from None
-            raise
+            found = self._reader.stat()
+        except StorageError:
+            return  # a URL may have expired after the last range
+        self._check_unchanged(expect, found)
 
     def _check_unchanged(self, expect: ObjectInfo, found: ObjectInfo) -> None:
         for before, now in ((expect.etag, found.etag), (expect.size, found.size)):
@@ -89,9 +141,9 @@ class SourceObject:
         if length > max_bytes:
             raise self._too_large(max_bytes)
 
-    def _broke_off(self, received: int, expect: ObjectInfo, cause: str) -> StorageUnreachable:
-        whole = "unknown" if expect.size is None else expect.size
-        problem = f"broke off after {received} of {whole} bytes ({cause})"
+    def _broke_off(self, file: SourceFile, cause: str) -> StorageUnreachable:
+        whole = "unknown" if file.expect.size is None else file.expect.size
+        problem = f"broke off after {file.received} of {whole} bytes ({cause})"
         return StorageUnreachable(self._reader.where, problem, side="source", code=ErrorCode.SOURCE_TRUNCATED)
 
     def _too_large(self, max_bytes: int) -> StorageError:

@@ -16,6 +16,7 @@ from euterpe.storage.files import FileDestination, FileReader
 from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.policy import ENDPOINT_ADVICE, StoragePolicy
 from euterpe.storage.publication import Owner
+from euterpe.storage.range_readers import DEFAULT_PARALLEL, ParallelFetch
 from euterpe.storage.signed import SignedDestination, SignedReader
 from euterpe.storage.source import SourceObject
 from euterpe.storage.transfer import DEFAULT_RETRY, Reader, TransferRetry, UploadDestination
@@ -33,11 +34,12 @@ class Storage:
         idle_s: float = IDLE_S,
         part_bytes: int = PART,
         retry: TransferRetry = DEFAULT_RETRY,
+        parallel: ParallelFetch = DEFAULT_PARALLEL,
     ) -> None:
         self._policy, self._egress = policy, egress
         self._stores = egress.with_allowed(_pair(endpoint) for endpoint in policy.endpoints)
         self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
-        self._retry = retry
+        self._retry, self._parallel = retry, parallel
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
         """Return a copy for one attempt, which limits the time of each request (`Egress.bounded`)."""
@@ -48,7 +50,8 @@ class Storage:
         return bounded
 
     def source(self, source: Source, credentials: StorageCredentials | None) -> SourceObject:
-        return SourceObject(self._reader(source, credentials, TransferPace(self._pace)), self._retry)
+        reader = self._reader(source, credentials, TransferPace(self._pace))
+        return SourceObject(reader, self._retry, self._parallel)
 
     def _reader(self, source: Source, credentials: StorageCredentials | None, pace: TransferPace) -> Reader:
         if source.scheme == "https":

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar, runtime_checkable
 
 from euterpe.domain.error_codes import ErrorCode
+from euterpe.net.limits import OnWait
+from euterpe.net.pace import TransferPace
 from euterpe.runtime.retry import jittered
 from euterpe.storage.errors import StorageError, StorageUnreachable
 
@@ -23,6 +26,7 @@ CHUNK = 1024 * 1024
 # Fewer new bytes than this do not count as progress, because with a few bytes per request the transfer would
 # never end.
 _LEAST_PROGRESS = 64 * 1024
+_STRONG_ETAG = re.compile(r'"[!#-~]{1,256}"')
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: do not wait for a FIFO
 
 
@@ -32,6 +36,11 @@ class ObjectInfo:
 
     size: int | None
     etag: str | None
+
+    @property
+    def is_identity(self) -> bool:
+        """Return whether equal values mean equal bytes: the size is known, and the ETag is a strong one."""
+        return self.size is not None and _STRONG_ETAG.fullmatch(self.etag or "") is not None
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,28 @@ class Reader(Protocol):
 
     def stat(self) -> ObjectInfo: ...
 
-    def open(self, offset: int) -> AbstractContextManager[Body]: ...
+    def open(self, offset: int, on_wait: OnWait) -> AbstractContextManager[Body]:
+        """Yield the object from `offset` on. `on_wait` may raise to end the request."""
+        ...
+
+
+@runtime_checkable
+class RangeReader(Reader, Protocol):
+    """A reader that can also read exact ranges of one version of the source, from several threads.
+
+    `pace` measures only what `open` reads. Its caller adds the bytes that `open_range` has read.
+    """
+
+    pace: TransferPace
+
+    def open_range(
+        self, start: int, end: int, expect: ObjectInfo, *, idle_s: float, on_wait: OnWait
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Yield the bytes from `start` to before `end` of the object that `expect` describes.
+
+        Raise `SOURCE_CHANGED` when the headers announce anything else. The bytes are not counted.
+        """
+        ...
 
 
 class UploadDestination(Protocol):
@@ -171,7 +201,12 @@ class TransferRetry:
     first_pause_s: float = 0.1
 
     def run(
-        self, attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int | None = None
+        self,
+        attempt: Callable[[], T],
+        *,
+        progress: Callable[[], int] = lambda: 0,
+        tries: int | None = None,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> T:
         """Return the result of `attempt`. Raise after `tries` failures without progress."""
         failures, reached = 0, progress()
@@ -184,7 +219,7 @@ class TransferRetry:
                 reached = got
                 if failures >= (tries or self.tries):
                     raise
-            time.sleep(jittered(self.first_pause_s * 2 ** (failures - 1), 0.5, 1.0))
+            sleep(jittered(self.first_pause_s * 2 ** (failures - 1), 0.5, 1.0))
 
 
 DEFAULT_RETRY = TransferRetry()

@@ -102,3 +102,20 @@ def test_the_time_that_it_takes_to_connect_counts_for_the_pace_of_a_transfer(clo
             clock.now += 4
     with pytest.raises(EgressTooSlow, match="here: moved less than 100 bytes a second for 10 s"):
         limits.begin_wait()
+
+
+def test_a_wait_is_divided_into_ticks_up_to_its_end(clock: Clock) -> None:
+    called: list[float] = []
+    limits = RequestLimits("here", 2, clock=clock, on_wait=lambda: called.append(clock.now), tick_s=0.75)
+    ticks = limits.ticks()
+    for expected in (0.75, 0.75, 0.5):
+        seconds = next(ticks)
+        assert seconds == expected
+        clock.now += seconds
+    with pytest.raises(EgressTimeout, match="did not finish within 2 s"):
+        next(ticks)
+    assert called == [1000.75, 1001.5]
+
+
+def test_without_a_callback_a_wait_is_one_part(clock: Clock) -> None:
+    assert next(RequestLimits("here", 10, clock=clock, tick_s=0.5).ticks()) == 10

@@ -1,5 +1,8 @@
 import socket
+import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import httpcore
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from euterpe.net.errors import EgressTimeout, EgressUnreachable
 from euterpe.net.limits import RequestLimits
 from euterpe.net.stream import GuardedStream
+from tests.net.servers import Authority
 
 
 @pytest.fixture
@@ -91,3 +95,49 @@ def test_an_idle_connection_is_used_again_while_it_is_young_and_quiet() -> None:
         assert not guarded.get_extra_info("is_readable")
         now = 60.5
         assert guarded.get_extra_info("is_readable")
+
+
+def test_a_silent_read_calls_back_and_can_be_ended(pair: tuple[GuardedStream, socket.socket]) -> None:
+    local, peer = pair
+    ticks = count(1)
+
+    def answer_at_the_third() -> None:
+        if next(ticks) == 3:
+            peer.send(b"answer")
+
+    assert local.read(100, RequestLimits("here", 10, on_wait=answer_at_the_third, tick_s=0.01)) == b"answer"
+    assert next(ticks) == 4
+
+    def stop() -> None:
+        raise OSError("the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        local.read(100, RequestLimits("here", 10, on_wait=stop, tick_s=0.01))
+
+
+def test_a_tick_in_the_middle_of_a_tls_record_loses_nothing(
+    authority: Authority,
+) -> None:
+    local, peer = socket.socketpair()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = authority.server_context(["localhost"]).wrap_bio(incoming, outgoing, server_side=True)
+
+    def shake_hands() -> None:
+        while True:
+            try:
+                return server.do_handshake()
+            except ssl.SSLWantReadError:
+                peer.sendall(outgoing.read())
+                incoming.write(peer.recv(65536))
+
+    with peer, ThreadPoolExecutor(1) as pool:
+        shaken = pool.submit(shake_hands)
+        secured = authority.client_context().wrap_socket(local, server_hostname="localhost")
+        shaken.result()
+        server.write(b"x" * 10_000)
+        record = outgoing.read()
+        peer.sendall(record[:5_000])
+        rest = iter([record[5_000:]])
+        limits = RequestLimits("here", 10, on_wait=lambda: peer.sendall(next(rest)), tick_s=0.01)
+        with secured:
+            assert GuardedStream(secured).read(65536, limits) == b"x" * 10_000

@@ -14,6 +14,7 @@ from euterpe.net.pace import MinimumPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.clients import IDLE_S
 from euterpe.storage.policy import StoragePolicy
+from euterpe.storage.range_readers import DEFAULT_PARALLEL, ParallelFetch
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import TransferRetry
 from tests.net.servers import Authority, Server
@@ -23,6 +24,8 @@ from tests.storage.fake_stores import Answer, http_handler
 Serve = Callable[[Answer], Server]
 PART = 500_000
 QUICK_RETRY = TransferRetry(first_pause_s=0.001)
+# Ranges for any source, however small it is and however fast its store.
+EAGER = ParallelFetch(from_bytes=0, from_s=0.0, from_latencies=0.0, settle_s=0.0, idle_s=20.0, patience_s=0.2)
 
 
 @pytest.fixture(scope="session")
@@ -60,13 +63,22 @@ def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
             roots: tuple[Path, ...] = (),
             pace: MinimumPace | None = None,
             idle_s: float = IDLE_S,
+            parallel: ParallelFetch = DEFAULT_PARALLEL,
         ) -> Storage:
             endpoints = tuple(endpoint_of(server) for server in servers)
             pairs = [f"localhost:{server.port}" for server in servers if isinstance(server, Server)]
             egress = Egress(EgressPolicy(pairs), ssl_context=authority.client_context())
             stack.enter_context(egress)
             policy = StoragePolicy(roots=roots, endpoints=endpoints)
-            return Storage(policy, egress, pace=pace, idle_s=idle_s, part_bytes=PART, retry=QUICK_RETRY)
+            return Storage(
+                policy,
+                egress,
+                pace=pace,
+                idle_s=idle_s,
+                part_bytes=PART,
+                retry=QUICK_RETRY,
+                parallel=parallel,
+            )
 
         yield open_it
 

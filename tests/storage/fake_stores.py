@@ -3,6 +3,7 @@
 import http.client
 import re
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -41,12 +42,18 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """A response. If `sent` is given, the connection breaks after that many bytes of the body."""
+    """A response. If `sent` is given, the connection breaks after that many bytes of the body.
+
+    A header without a value is not sent. If `until` is given, the body pauses after its first `pause_at`
+    bytes, until the event is set.
+    """
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = field(default=b"", repr=False)
     sent: int | None = None
+    pause_at: int = 0
+    until: threading.Event | None = None
 
 
 Answer = Callable[[Call], Reply]
@@ -61,10 +68,15 @@ def http_handler(answer: Answer) -> Serve:
             reply = answer(call)
             length = str(len(reply.body))
             headers = {"content-length": length, **reply.headers}
-            lines = [f"HTTP/1.1 {reply.status} so", *(f"{name}: {value}" for name, value in headers.items())]
+            fields = (f"{name}: {value}" for name, value in headers.items() if value)
+            lines = [f"HTTP/1.1 {reply.status} so", *fields]
             sock.sendall("\r\n".join((*lines, "", "")).encode())
             if call.method != "HEAD":
-                sock.sendall(reply.body[: reply.sent])
+                body = memoryview(reply.body)[: reply.sent]
+                sock.sendall(body[: reply.pause_at])
+                while reply.until and not (reply.until.wait(0.01) or server.stopping.is_set()):
+                    pass
+                sock.sendall(body[reply.pause_at :])
                 if reply.sent is not None:
                     return
 

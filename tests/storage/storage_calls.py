@@ -1,14 +1,17 @@
 """Helpers that call storage with defaults for arguments that most tests do not vary."""
 
-import io
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.spec import Output, Source
 from euterpe.storage.source import SourceObject
+from euterpe.storage.source_file import SourceFile
 from euterpe.storage.storage import Storage
-from euterpe.storage.transfer import ObjectInfo, Stored, UploadDestination
+from euterpe.storage.transfer import ObjectInfo, OnChunk, Stored, UploadDestination
 
 NO_LIMIT = 1 << 40
 
@@ -26,21 +29,44 @@ def destination(
 
 @dataclass
 class Download:
-    """The bytes that were fetched so far, and the sizes of their chunks."""
+    """A fetch into a temporary file, and the numbers of bytes in which it came.
 
-    file: io.BytesIO = field(default_factory=io.BytesIO)
+
+    `begun` is what an earlier fetch has written.
+    """
+
+    begun: bytes = b""
     chunks: list[int] = field(default_factory=list)
+    target: SourceFile | None = None
+    _file: IO[bytes] = field(default_factory=TemporaryFile)
+
+    def __del__(self) -> None:
+        self._file.close()
 
     @property
     def content(self) -> bytes:
-        return self.file.getvalue()
+        """Return the bytes from the first one up to the first gap."""
+        return os.pread(self._file.fileno(), self.target.front, 0) if self.target else b""
 
     def fetch(
-        self, origin: SourceObject, *, expect: ObjectInfo | None = None, max_bytes: int = NO_LIMIT
+        self,
+        origin: SourceObject,
+        *,
+        expect: ObjectInfo | None = None,
+        max_bytes: int = NO_LIMIT,
+        on_chunk: OnChunk = lambda _: None,
     ) -> bytes:
-        expect = expect or origin.stat()
-        fetched = origin.fetch(self.file, expect=expect, max_bytes=max_bytes, on_chunk=self.chunks.append)
-        assert fetched.size == len(self.content) == sum(self.chunks)
+        def count(size: int) -> None:
+            self.chunks.append(size)
+            on_chunk(size)
+
+        if self.target is None:
+            self.target = SourceFile(self._file.fileno(), expect or origin.stat())
+            if self.begun:
+                self.target.append(self.begun)
+                self.chunks.append(len(self.begun))
+        fetched = origin.fetch(self.target, max_bytes=max_bytes, on_chunk=count)
+        assert fetched.size == len(self.content) <= sum(self.chunks)
         return self.content
 
 

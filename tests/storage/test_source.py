@@ -1,6 +1,5 @@
 """Tests that each fault of a source has its error code, over S3 and over signed URLs."""
 
-import io
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ import pytest
 from euterpe.domain.error_codes import RetryClass
 from euterpe.storage.errors import StorageError
 from euterpe.storage.source import SourceObject
+from euterpe.storage.source_file import SourceFile
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import DEFAULT_RETRY, ObjectInfo
 from tests.storage.conftest import Serve, keys_to
@@ -107,7 +107,7 @@ def test_between_two_tries_a_fetch_can_be_stopped(opened: Open) -> None:
         raise Fenced
 
     with pytest.raises(Fenced):
-        opened(refuse).fetch(io.BytesIO(), expect=ObjectInfo(5, None), max_bytes=NO_LIMIT, on_chunk=stop)
+        Download().fetch(opened(refuse), expect=ObjectInfo(5, None), on_chunk=stop)
     assert len(calls) == 1
 
 
@@ -152,9 +152,7 @@ def test_a_source_that_changes_while_it_is_resumed_has_changed(opened: Open) -> 
 
 def test_a_source_that_has_shrunk_below_what_is_there_has_changed(opened: Open) -> None:
     store = store_with(b"short")
-    download = Download(io.BytesIO(), [])
-    download.file.write(b"longer")
-    assert refused(download, opened(store), expect=ObjectInfo(10, None)).code == "source_changed"
+    assert refused(Download(b"longer"), opened(store), expect=ObjectInfo(10, None)).code == "source_changed"
 
 
 def test_nothing_beyond_the_content_length_is_read(opened: Open) -> None:
@@ -214,10 +212,11 @@ def test_what_a_store_answers_decides_what_comes_next(
 
 
 def test_a_disk_that_is_full_ends_the_fetch(opened: Open) -> None:
-    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(StorageError) as failed:
-        opened(store_with(b"media")).fetch(
-            full, expect=ObjectInfo(5, None), max_bytes=NO_LIMIT, on_chunk=lambda _: None
-        )
+    origin = opened(store_with(b"media"))
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        file = SourceFile(full.fileno(), ObjectInfo(5, None))
+        with pytest.raises(StorageError) as failed:
+            origin.fetch(file, max_bytes=NO_LIMIT, on_chunk=lambda _: None)
     assert (failed.value.code, failed.value.retry_class) == ("disk_full", RetryClass.TRANSIENT)
 
 
@@ -231,5 +230,5 @@ def test_a_stopped_fetch_leaves_no_connection_open(
         raise Fenced
 
     with pytest.raises(Fenced):
-        origin.fetch(io.BytesIO(), expect=ObjectInfo(64 << 20, None), max_bytes=NO_LIMIT, on_chunk=on_chunk)
+        Download().fetch(origin, expect=ObjectInfo(64 << 20, None), on_chunk=on_chunk)
     assert server.hung_up.acquire(timeout=30)

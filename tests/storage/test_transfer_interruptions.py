@@ -17,7 +17,7 @@ from tests.net.servers import Server, silent
 from tests.s3 import S3Server
 from tests.storage.conftest import Serve, keys_to
 from tests.storage.fake_stores import Call, Reply, calls, fail_every, forward_to
-from tests.storage.storage_calls import NO_LIMIT, Download, Fenced, Upload, destination, source
+from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
 MIB = 1024 * 1024
 
@@ -72,10 +72,10 @@ def test_a_store_without_ranges_is_read_again_from_the_start(
     storage: Storage, s3: S3Server, bucket: Path
 ) -> None:
     (bucket / "a.mov").write_bytes(content := os.urandom(3 * MIB))
-    download = Download()
-    download.file.write(content[:MIB])
-    download.chunks.append(MIB)
-    assert download.fetch(source(storage, f"s3://{bucket.name}/a.mov", s3.credentials())) == content
+    assert (
+        Download(content[:MIB]).fetch(source(storage, f"s3://{bucket.name}/a.mov", s3.credentials()))
+        == content
+    )
 
 
 def test_a_completion_whose_answer_was_lost_is_not_a_missing_bucket(
@@ -108,7 +108,7 @@ def test_a_dripping_fetch_can_be_stopped_at_any_byte(open_storage: Callable[...,
     with Server(drip) as dripping:
         origin = source(open_storage(dripping), "s3://in/a.mov", keys_to(dripping))
         with pytest.raises(Fenced):
-            origin.fetch(download.file, expect=ObjectInfo(100, None), max_bytes=NO_LIMIT, on_chunk=stop)
+            download.fetch(origin, expect=ObjectInfo(100, None), on_chunk=stop)
         assert dripping.hung_up.acquire(timeout=10)
     assert 0 < len(download.content) < 100
 

@@ -9,6 +9,7 @@ from euterpe.domain.credentials import S3Credentials
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.policy import StoragePolicy
+from euterpe.storage.source_file import SourceFile
 from euterpe.storage.storage import Storage
 from tests.storage.storage_calls import NO_LIMIT, Upload, destination, source
 
@@ -20,7 +21,8 @@ def main(document: dict[str, str], bucket: str, folder: Path) -> None:
         origin = source(storage, f"s3://{bucket}/a.mov", keys)
         expect, before = origin.stat(), peak_memory_bytes()
         with (folder / "a.mov").open("wb") as file:
-            origin.fetch(file, expect=expect, max_bytes=NO_LIMIT, on_chunk=lambda _: None)
+            into = SourceFile(file.fileno(), expect)
+            origin.fetch(into, max_bytes=NO_LIMIT, on_chunk=lambda _: None)
         stored = Upload().put(destination(storage, f"s3://{bucket}/back/", keys), "a.mov", folder / "a.mov")
         json.dump({"size": stored.size_bytes, "grown": peak_memory_bytes() - before}, sys.stdout)
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from euterpe.domain.credentials import Side
 from euterpe.net.egress import Egress, EgressResponse, OpenResponse
+from euterpe.net.limits import OnWait
 from euterpe.net.pace import TransferPace
 from euterpe.net.target import Target
 from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
@@ -58,7 +59,15 @@ class ObjectClient:
         return "/".join(("", *self.base.split("/")[3:])) if self.base.count("/") > 2 else ""
 
     @contextmanager
-    def open(self, where: str, request: ObjectRequest, pace: TransferPace) -> Iterator[OpenResponse]:
+    def open(
+        self,
+        where: str,
+        request: ObjectRequest,
+        pace: TransferPace | None,
+        on_wait: OnWait,
+        *,
+        idle_s: float | None = None,
+    ) -> Iterator[OpenResponse]:
         """Yield the response, whatever its status. Its body is streamed."""
         url, signed = self._signed(request)
         with ExitStack() as stack:
@@ -69,8 +78,9 @@ class ObjectClient:
                         url,
                         headers=signed.headers,
                         deadline_s=_DOWNLOAD_S,
-                        idle_s=self.idle_s,
+                        idle_s=idle_s or self.idle_s,
                         pace=pace,
+                        on_wait=on_wait,
                     )
                 )
             yield replace(answer, chunks=storage_chunks(where, answer.chunks))
