@@ -1,28 +1,28 @@
 """An attempt at a job, from its claim to its outcome: fetch, probe, encode, verify, upload."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, assert_never
 
 import structlog
 
-from euterpe.domain.credentials import StorageCredentials
+from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.retry import JobError
-from euterpe.domain.spec import JobSpec, resolve_outputs
+from euterpe.domain.spec import resolve_outputs
 from euterpe.domain.states import JobStatus
 from euterpe.media.encoding.encode import encode, max_output_bytes
 from euterpe.media.encoding.progress import EncodeProgress
-from euterpe.media.encoding.verify import MadeFile, verify
-from euterpe.media.planning.plan import Plan, plan
+from euterpe.media.encoding.verify import MadeFile, Verified, verify
+from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import Plan, PlanWarning
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.source.media_info import MediaInfo
 from euterpe.net.egress import Egress
 from euterpe.storage.publication import Owner
-from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
-from euterpe.storage.transfer import ObjectInfo, Stored
+from euterpe.storage.transfer import Stored
 from euterpe.store.engine.ids import is_id
 from euterpe.store.errors import Conflict
 from euterpe.store.store import Store
@@ -31,8 +31,10 @@ from euterpe.worker.blame import LIMITED_CODES, Charge, NoCharge, ReleasePolicy,
 from euterpe.worker.credentials import DEFAULT_TIMINGS, CredentialAccess, RefreshTimings
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.health import SelfCheck
+from euterpe.worker.kept_sources import KeptSources
 from euterpe.worker.output_documents import output_documents
 from euterpe.worker.recorder import AttemptRecorder
+from euterpe.worker.source_fetcher import SourceFetcher
 from euterpe.worker.uploader import Uploader
 from euterpe.worker.workdir import WorkDir
 
@@ -45,6 +47,9 @@ _CHECK_EVERY_BYTES = 16 * 1024 * 1024
 # In every phase, `AttemptControl.check` should be the first to report the timeout. So the encode gets this
 # many seconds more than the attempt has left: its own timeout is only a fallback.
 _EXTRA_ENCODE_S = 5.0
+_FINAL = frozenset({RetryClass.PERMANENT, RetryClass.UNRECOVERABLE})
+# 20 outputs of a source with 32 streams could have 640 warnings.
+_MOST_WARNINGS = 100
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Tools:
     stall_seconds: float
     max_refreshes: int
     disk: DiskLedger
+    kept: KeptSources
     release_policy: ReleasePolicy = field(default_factory=ReleasePolicy)
     refresh_timings: RefreshTimings = DEFAULT_TIMINGS
 
@@ -79,6 +85,8 @@ class Attempt:
         self._meter.note(ffmpeg=tools.ffmpeg_version)
         self._unchecked = _CHECK_EVERY_BYTES
         self._cpu_seconds = 0.0
+        self._source: SourceFetcher | None = None
+        self._is_requeued = False
         self._storage = tools.storage.bounded(control.time_left)
         self._owner = Owner(self._job.job_id, self._job.claim_version, is_rival=self._is_rival)
 
@@ -93,9 +101,17 @@ class Attempt:
         Return `WORKER_FAULT` when the worker seems to be at fault (disk, memory, sandbox).
         """
         try:
+            return self._run()
+        finally:
+            if not self._is_requeued:
+                self._drop_source()
+
+    def _run(self) -> AttemptResult:
+        try:
             with self._workplace() as folder:
                 outputs = self._work(folder)
-            # Record success after the work folder is removed, so that a succeeded job leaves no files here.
+            # Record success after all files are removed, so that a succeeded job leaves none here.
+            self._drop_source()
             timings = self._meter.document("final")
             self._recorder.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=timings)
             _log.info("job_succeeded", **timings)
@@ -111,18 +127,25 @@ class Attempt:
 
     @contextmanager
     def _workplace(self) -> Iterator[Path]:
-        """Yield a work folder with a disk reservation. Remove the folder before the reservation ends."""
+        """Yield a work folder with a disk reservation. Remove the folder before the reservation ends.
+
+        A fetched source is kept until the outcome of the attempt is known.
+        """
         self._room = self._tools.disk.open()
         try:
             with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
-                yield folder
+                try:
+                    yield folder
+                finally:
+                    if self._source is not None:
+                        self._source.keep()
         finally:
             self._room.close()
 
     def _end(self, verdict: Verdict) -> AttemptResult:
         match verdict:
             case Charge(error):
-                self._write_end(lambda: self._recorder.fail(error, self._meter.document("final")))
+                self._write_end(lambda: self._fail(error, self._meter.document("final")))
                 return AttemptResult.FAILED
             case NoCharge(error, suspects_worker):
                 self._write_end(lambda: self._hand_back(error))
@@ -138,11 +161,21 @@ class Attempt:
         """
         policy, timings = self._tools.release_policy, self._meter.document("final")
         if reason.code in LIMITED_CODES and policy.is_spent(self._recorder.attempts()):
-            self._recorder.fail(reason, timings)
+            self._fail(reason, timings)
             return
         pause = policy.pause_ms(self._job)
         _log.warning("attempt_not_charged", code=reason.code, message=reason.message, pause_ms=pause)
+        self._is_requeued = True
         self._recorder.release(timings, pause, reason)
+
+    def _fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
+        if error.retry_class in _FINAL or self._job.attempt_count >= self._job.max_attempts:
+            self._drop_source()
+        self._is_requeued = self._recorder.fail(error, timings)
+
+    def _drop_source(self) -> None:
+        """Remove the kept source, because no retry needs it."""
+        self._tools.kept.drop(self._job.job_id)
 
     def _write_end(self, write: Callable[[], None]) -> None:
         try:
@@ -162,70 +195,50 @@ class Attempt:
             timings=self._tools.refresh_timings,
         )
         self._recorder.advance(JobStatus.FETCHING)
-        with (folder / "source").open("w+b") as source:
-            with self._meter.phase("fetch"):
-                self._fetch(access, source)
+        self._source = fetched = self._source_fetcher(folder / "source")
+        with self._meter.phase("fetch"):
+            self._source_bytes = fetched.fetch(access)
+        with (folder / "source").open("rb") as source:
             with self._meter.phase("probe"):
                 info = self._tools.sandbox.probe(source.fileno(), on_tick=self._control.check)
             self._recorder.advance(JobStatus.PROCESSING, source_info=info.document())
+            planned = plan(resolve_outputs(access.spec), info, threads=self._tools.threads)
             (out := folder / "out").mkdir()
-            made = self._make(access.spec, info, source, out)
-        (folder / "source").unlink()  # other jobs may need the disk space, and the upload may take long
+            verified = self._make(planned, info, source, out)
+        made = verified.files
+        # Other jobs may need the disk space, and the upload may take long.
+        fetched.keep()
+        (folder / "source").unlink(missing_ok=True)
         self._room.hold(sum(file.path.stat().st_size for file in made))
-        self._recorder.advance(JobStatus.UPLOADING)
+        warnings = _documents((*verified.failed, *planned.warnings))
+        self._recorder.advance(JobStatus.UPLOADING, warnings=warnings)
         with self._meter.phase("upload"):
             stored = self._upload_all(access, made)
         self._meter.note(bytes_out=sum(done.size_bytes for done in stored))
         return output_documents(made, stored)
 
-    def _fetch(self, access: CredentialAccess, source: BinaryIO) -> None:
-        found: dict[int, SourceObject] = {}
+    def _source_fetcher(self, path: Path) -> SourceFetcher:
+        return SourceFetcher(
+            path,
+            self._storage,
+            self._tools.kept,
+            self._room,
+            job_id=self._job.job_id,
+            max_source_bytes=self._tools.max_source_bytes,
+            on_received=self._on_received,
+        )
 
-        def at(spec: JobSpec, credentials: StorageCredentials | None) -> SourceObject:
-            """Return the source object for a version of the credentials.
+    def _on_received(self, size: int, received: int, expected: int | None) -> None:
+        self._room.hold(received)
+        self._check(size)
+        self._meter.note(bytes_in=received)
+        if size and expected:
+            self._recorder.report(_FETCHED * received / expected)
 
-            Keep it for the next call with this version, because the creation of its client takes 3 ms.
-            """
-            if id(spec) not in found:
-                found[id(spec)] = self._storage.source(spec.source, credentials)
-            return found[id(spec)]
-
-        def announced(spec: JobSpec, credentials: StorageCredentials | None) -> ObjectInfo:
-            info = at(spec, credentials).stat()
-            at(spec, credentials).check_announced(info, self._limit_of(spec))
-            return info
-
-        # Look for permanent errors of the job before reserving disk, because they take precedence over a lack
-        # of room on this worker.
-        expected = access.on("source", announced)
-        self._room.reserve(expected.size)
-
-        def on_chunk(size: int) -> None:
-            self._room.hold(source.tell())
-            self._check(size)
-            self._meter.note(bytes_in=source.tell())
-            if expected.size:
-                self._recorder.report(_FETCHED * source.tell() / expected.size)
-
-        def fetch(spec: JobSpec, credentials: StorageCredentials | None) -> None:
-            limit = self._limit_of(spec)
-            at(spec, credentials).fetch(source, expect=expected, max_bytes=limit, on_chunk=on_chunk)
-
-        access.on("source", fetch)
-        source.flush()
-        self._meter.note(bytes_in=source.tell())
-        self._room.allow_growth()
-        self._source_bytes = source.tell()
-
-    def _limit_of(self, spec: JobSpec) -> int:
-        of_service = self._tools.max_source_bytes
-        return min(of_service, spec.max_source_bytes or of_service)
-
-    def _make(self, spec: JobSpec, info: MediaInfo, source: BinaryIO, folder: Path) -> tuple[MadeFile, ...]:
-        planned: Plan = plan(resolve_outputs(spec), info, threads=self._tools.threads)
+    def _make(self, planned: Plan, info: MediaInfo, source: BinaryIO, folder: Path) -> Verified:
         self._meter.note(media_seconds=info.duration_seconds)
         with self._meter.phase("encode"):
-            encode(
+            stats = encode(
                 self._tools.sandbox,
                 planned,
                 source.fileno(),
@@ -239,7 +252,14 @@ class Attempt:
                 on_disk=self._on_disk,
             )
         with self._meter.phase("verify"):
-            return verify(self._tools.sandbox, planned, folder, on_tick=self._control.check)
+            return verify(
+                self._tools.sandbox,
+                planned,
+                folder,
+                source_fd=source.fileno(),
+                failed=stats.failed,
+                on_tick=self._control.check,
+            )
 
     def _on_cpu(self, cpu_seconds: float) -> None:
         # A failed encode is metered, too, because its processor time costs money. If the fork server is
@@ -284,3 +304,12 @@ class Attempt:
         if self._unchecked >= _CHECK_EVERY_BYTES:
             self._unchecked = 0
             self._room.check()
+
+
+def _documents(warnings: Sequence[PlanWarning]) -> list[dict[str, Any]]:
+    """Return the warnings, those of whole outputs first. If there are too many, the last one says so."""
+    ordered = sorted(warnings, key=lambda warning: warning.code not in ("output_failed", "output_skipped"))
+    if (left := len(ordered) - _MOST_WARNINGS) > 0:
+        more = PlanWarning("more_warnings", None, f"{left + 1} more warnings are not listed")
+        ordered = [*ordered[: _MOST_WARNINGS - 1], more]
+    return [asdict(warning) for warning in ordered]

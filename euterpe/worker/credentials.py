@@ -85,7 +85,7 @@ class CredentialAccess:
                     raise
                 if not self._refresh("forbidden"):
                     # A retry would fail again. A person must first supply new credentials, and then retry.
-                    raise refused.for_good() from None
+                    raise refused.with_class(RetryClass.PERMANENT) from None
 
     def _read(self, keys_wait_s: float | None = None) -> tuple[JobSpec, int]:
         secret, version = self._control.retry_while_unavailable(

@@ -8,6 +8,7 @@ import structlog
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import JobError
+from euterpe.worker.kept_sources import KeptSources
 
 _log = structlog.get_logger(__name__)
 # The reserve is at least this large, because the file system keeps some blocks: writes fail before the free
@@ -57,10 +58,19 @@ class DiskLedger:
     guaranteed equal share, until the size of its source shows that it needs less. A job with a larger source
     may also reserve space that is not reserved yet, up to the capacity minus half a share. So even a job that
     runs alone leaves room for another job to begin.
+
+    Kept sources count as free space, and are removed before an attempt needs the space.
     """
 
-    def __init__(self, free_bytes: Callable[[], int], *, slots: int, min_free_bytes: int) -> None:
-        self._free_bytes, self._slots = free_bytes, slots
+    def __init__(
+        self,
+        free_bytes: Callable[[], int],
+        *,
+        slots: int,
+        min_free_bytes: int,
+        kept: KeptSources | None = None,
+    ) -> None:
+        self._free_bytes, self._slots, self._kept = free_bytes, slots, kept
         self._reserve_bytes = max(min_free_bytes, _FLOOR_BYTES)
         self._open: set[DiskReservation] = set()
         self._lock = threading.RLock()
@@ -90,12 +100,29 @@ class DiskLedger:
             return 0 if share == 0 else (unreserved + share * 3 // 4) // share
 
     def is_short(self) -> bool:
-        """Return whether the disk is below the reserve."""
+        """Return whether the disk is below the reserve, even without the kept sources."""
+        self._free(self._reserve_bytes)
         return self._free_bytes() < self._reserve_bytes
+
+    def drop_kept(self) -> bool:
+        """Remove all kept sources. Return whether there were any."""
+        return self._kept is not None and self._kept.free(self._kept.size_bytes) > 0
+
+    def _free(self, wanted_bytes: int) -> None:
+        """Remove kept sources until this many bytes are free, or until none is left."""
+        if self._kept is not None and (lack := wanted_bytes - self._free_bytes()) > 0:
+            self._kept.free(lack)
+
+    def free_reserved(self) -> None:
+        """Remove kept sources until all that the attempts have reserved is free."""
+        with self._lock:
+            unfilled = sum(max(0, one.reserved - one.used) for one in self._open if one.is_sized)
+            self._free(self._reserve_bytes + unfilled)
 
     def _capacity(self) -> int:
         held = sum(reservation.used for reservation in self._open)
-        capacity = max(0, self._free_bytes() + held - self._reserve_bytes)
+        kept = 0 if self._kept is None else self._kept.size_bytes
+        capacity = max(0, self._free_bytes() + held + kept - self._reserve_bytes)
         self._most_seen = max(self._most_seen, capacity)
         return capacity
 
@@ -130,6 +157,7 @@ class DiskLedger:
             if lacking > unreserved:
                 raise NoRoomNow("the job's outputs need more disk than other jobs of this worker leave it")
             reservation.reserved += min(unreserved, max(lacking, _STEP_BYTES))
+            self.free_reserved()
 
     def exceeds_a_share(self, reservation: "DiskReservation") -> bool:
         """Return whether the attempt's files take more than the current share of a slot."""
@@ -151,7 +179,12 @@ class DiskReservation:
     def __init__(self, ledger: DiskLedger, share: int) -> None:
         self._ledger = ledger
         self.reserved, self.used = share, 0
+        self.is_sized = False  # `reserve` was called; before it, the attempt writes nothing
         self._may_grow = False
+
+    def adopt(self, used_bytes: int) -> None:
+        """Record files that an attempt begins with, before it reserves room for them."""
+        self.used = used_bytes
 
     def reserve(self, announced_bytes: int | None) -> None:
         """Reserve room for a source of this size and its outputs.
@@ -161,6 +194,8 @@ class DiskReservation:
         if announced_bytes is not None:
             self._ledger.reserve(self, announced_bytes)
             self._may_grow = True
+        self.is_sized = True
+        self._ledger.free_reserved()
 
     def allow_growth(self) -> None:
         """Let the outputs use unreserved space. Call it after the fetch, when the source's size is known."""

@@ -131,7 +131,13 @@ class SelfCheck:
     def _try_disk(self) -> WorkerFault | None:
         if self._disk.is_short():
             return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk is below its reserve")
-        self._workdir.try_to_write()
+        try:
+            self._workdir.try_to_write()
+        except OSError:
+            # A quota may be full of kept sources, and free bytes do not show this.
+            if not self._disk.drop_kept():
+                raise
+            self._workdir.try_to_write()
         return None
 
     def _try_descriptors(self) -> None:

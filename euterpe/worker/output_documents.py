@@ -53,6 +53,7 @@ def _document(pairs: Sequence[tuple[MadeFile, Stored]], files: Sequence[Mapping[
         "height": file.height,
         "file_count": len(pairs),
         "files": files,
+        "renditions": [vars(track) for track in file.tracks],
     }
 
 

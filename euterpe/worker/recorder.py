@@ -5,7 +5,7 @@ from typing import Any
 
 import structlog
 
-from euterpe.domain.retry import JobError
+from euterpe.domain.retry import JobError, Requeue
 from euterpe.domain.rows import AttemptRow
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreUnavailable
@@ -28,6 +28,7 @@ class AttemptRecorder:
         self._store, self._control, self._job = store, control, control.job
         self.phase = JobStatus.CLAIMED
         self._reported_at = float("-inf")
+        self._reported = -1.0
 
     def advance(self, target: JobStatus, **extra: Any) -> None:
         """Write the next status. Raise `LeaseLost` when the claim is stale."""
@@ -46,12 +47,15 @@ class AttemptRecorder:
         eta_seconds: float | None = None,
         speed: float | None = None,
     ) -> None:
-        """Write the progress, unless the last report is too recent or the database is unavailable."""
-        now = self._control.clock()
-        if now < self._reported_at + self._report_every_s:
+        """Write the progress, unless it has not moved since the last report, or that report is too recent.
+
+        Write nothing while the database is unavailable.
+        """
+        now, percent = self._control.clock(), round(min(100.0, max(0.0, progress)), 2)
+        if now < self._reported_at + self._report_every_s or percent <= self._reported:
             return
-        self._reported_at = now
-        report = ProgressReport(self._job, round(min(100.0, max(0.0, progress)), 2), eta_seconds, speed)
+        self._reported_at, self._reported = now, percent
+        report = ProgressReport(self._job, percent, eta_seconds, speed)
         try:
             held = self._store.progress.write([report])
         except StoreUnavailable as error:
@@ -70,8 +74,11 @@ class AttemptRecorder:
         if self._job.job_id not in beat.held:
             raise LeaseLost("the job is not ours any more")
 
-    def fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
-        """Record the failure. If the claim is stale, write only to the log."""
+    def fail(self, error: JobError, timings: Mapping[str, Any]) -> bool:
+        """Record the failure. If the claim is stale, write only to the log.
+
+        Return whether the job is queued again.
+        """
         decision = self._control.retry_while_unavailable(
             lambda: self._store.inbox.fail(self._job, error, timings=timings)
         )
@@ -82,6 +89,7 @@ class AttemptRecorder:
             message=error.message,
             decision=type(decision).__name__ if decision else "stale",
         )
+        return isinstance(decision, Requeue)
 
     def release(self, timings: Mapping[str, Any], delay_ms: int = 0, reason: JobError | None = None) -> None:
         """Release the job without a charge. It can be claimed again after `delay_ms`."""

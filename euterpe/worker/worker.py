@@ -131,6 +131,7 @@ class Worker:
 
     def _fill_slots(self, free: int) -> bool:
         """Claim jobs for the free slots, if the gate allows it. Return whether any job was claimed."""
+        self._tools.kept.expire()
         try:
             # One large job may have reserved the disk of several slots.
             free = min(free, self._tools.disk.free_slots())

@@ -41,6 +41,7 @@ def test_the_programs_run_from_a_wheel_in_an_empty_folder(wheel: Path, tmp_path:
     assert "euterpe migrate" in run("--help")
     assert "run `euterpe migrate`" in run("doctor", "--json", code=1)
     assert "0001_core" in run("migrate")
+    assert "player-page" in run("profiles")
     assert f"'{wheel}[analytics]'`" in run("doctor", "--json")
     shown = run("demo", "--dir", "demo")
     assert "5 signed and verified: claimed, fetching, processing, uploading, succeeded" in shown

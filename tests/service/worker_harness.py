@@ -29,6 +29,7 @@ from euterpe.worker.attempt import Tools
 from euterpe.worker.blame import ReleasePolicy
 from euterpe.worker.credentials import DEFAULT_TIMINGS, RefreshTimings
 from euterpe.worker.disk import DiskLedger
+from euterpe.worker.kept_sources import KeptSources
 from euterpe.worker.workdir import WorkDir, free_bytes_of
 from euterpe.worker.worker import Worker, WorkerTimings
 from tests.engines import Sqlite
@@ -241,6 +242,7 @@ class WorkerHarness:
     def assert_nothing_left(self, job_id: str) -> None:
         work = self.tools.workdir.path
         assert list(work.glob(f"{job_id}-*")) == [], "nothing-left: files"
+        assert job_id not in self.tools.kept, "nothing-left: a kept source"
         assert at_home_in(work) == [], "nothing-left: processes"
 
     def error_codes(self, job_id: str) -> list[str | None]:
@@ -278,6 +280,7 @@ def run_worker(
         settings = Settings(**values)
         tools = worker_tools(settings, store, egress)
         workdir = WorkDir(values["work_dir"], free_bytes=disk or free_bytes_of)
+        kept = KeptSources(workdir)
         # The parts are small, so that the small outputs of the tests are also uploaded in parts.
         storage = Storage(
             storage_policy(settings),
@@ -292,8 +295,12 @@ def run_worker(
             storage=storage,
             workdir=workdir,
             disk=DiskLedger(
-                workdir.free_bytes, slots=values["worker_slots"], min_free_bytes=values["min_free_bytes"]
+                workdir.free_bytes,
+                slots=values["worker_slots"],
+                min_free_bytes=values["min_free_bytes"],
+                kept=kept,
             ),
+            kept=kept,
             release_policy=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
             refresh_timings=refresh_timings,
         )

@@ -10,9 +10,11 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.net.errors import EgressUnreachable
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
 from euterpe.storage.files import os_error_as_storage_error
+from euterpe.storage.transfer import ObjectInfo
 from euterpe.worker.attempt import Tools
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.health import ClaimGate, SelfCheck, WorkerFault, exhaustion_in, full_disk_in
+from euterpe.worker.kept_sources import FileState, SourceIdentity
 
 
 class ScriptedCheck(SelfCheck):
@@ -124,6 +126,22 @@ def test_a_check_finds_that_there_are_no_descriptors_left(opened: Tools) -> None
     assert fault is not None
     assert fault.code == "worker_exhausted"
     assert opened.self_check.quick() is None
+
+
+def test_kept_sources_that_fill_a_quota_are_removed_by_a_check(
+    opened: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_while_kept() -> None:
+        if opened.kept.size_bytes:
+            raise OSError(errno.EDQUOT, "the quota is spent")
+
+    (path := opened.workdir.path / "source").write_bytes(b"media")
+    identity = SourceIdentity("s3://in/a.mov", ObjectInfo(5, '"etag"'))
+    opened.kept.keep("job", identity, path, FileState.of(path))
+    assert "job" in opened.kept
+    monkeypatch.setattr(opened.workdir, "try_to_write", refuse_while_kept)
+    assert opened.self_check.quick() is None
+    assert "job" not in opened.kept
 
 
 def test_a_check_finds_a_sandbox_that_does_not_start(opened: Tools) -> None:

@@ -31,6 +31,18 @@ def lose_lease(store: Store, clock: SettableClock) -> Callable[[], None]:
     return expire_and_sweep
 
 
+def test_progress_that_has_not_moved_is_not_reported_again(
+    store: Store, job: ClaimedJob, clock: SettableClock
+) -> None:
+    recorder = AttemptRecorder(store, AttemptControl(job, 60), report_every_s=0.0)
+    before = store.jobs.get(job.job_id).updated_at
+    for percent in (10.0, 10.0, 4.0):
+        clock.advance(100)
+        recorder.report(percent)
+    row = store.jobs.get(job.job_id)
+    assert (row.progress, row.updated_at) == (10.0, before + 100)
+
+
 def test_each_step_starts_from_the_status_that_the_last_one_set(
     store: Store, job: ClaimedJob, recorder: AttemptRecorder
 ) -> None:

@@ -1,0 +1,88 @@
+"""Test on each engine what the status document of a real job and its last event say about the outputs."""
+
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+
+from euterpe.client import Job
+from tests.media.sources.cache import Sources, sources
+from tests.media.sources.sounds import two_languages
+from tests.service.installation import Installation
+
+__all__ = ["sources"]
+
+HLS = {"name": "hls", "type": "hls", "segment_seconds": 2, "video": {"ladder": [90]}}
+SOUND = {"name": "sound", "type": "m4a", "audio": {"language": "deu"}}
+FILM = {"name": "film", "type": "mp4", "audio": None, "optional": True}
+
+
+@pytest.fixture
+def two_sounds(media: Path, sources: Sources) -> None:
+    (media / "two.mkv").write_bytes(two_languages(sources).read_bytes())
+
+
+@pytest.fixture
+def bad_pictures(media: Path) -> None:
+    """Put a film into the bucket whose sound is whole, and of whose pictures one cannot be decoded."""
+    with av.open(str(media / "clip.mp4")) as film:
+        pictures = [packet for packet in film.demux(video=0) if packet.size]
+        places = [(packet.pos, packet.size) for packet in pictures[len(pictures) // 2 :]]
+    data = bytearray((media / "clip.mp4").read_bytes())
+    for start, size in places:
+        assert start is not None
+        data[start : start + size] = b"\xff" * size
+    (media / "bad.mp4").write_bytes(data)
+
+
+def ended(installation: Installation, source: str, *outputs: dict[str, Any]) -> Job:
+    with installation.served() as client:
+        request = installation.request(source, profile=None, outputs=list(outputs))
+        return client.wait(client.submit(request).job_id, timeout=60)
+
+
+@pytest.mark.usefixtures("two_sounds")
+def test_a_status_names_the_renditions_and_what_is_missing(installation: Installation) -> None:
+    job = ended(installation, "two.mkv", HLS, SOUND)
+    assert job.error is None
+    assert job.status == "succeeded"
+    hls, sound = job.outputs
+    assert [(one["kind"], one["height"], one["language"]) for one in hls["renditions"]] == [
+        ("video", 90, None),
+        ("audio", None, "eng"),
+    ]
+    assert hls["renditions"][0]["codec"].startswith("avc1.")
+    assert all(one["bitrate"] > 0 for one in hls["renditions"])
+    (track,) = sound["renditions"]
+    assert (track["kind"], track["codec"], track["language"]) == ("audio", "aac", "deu")
+    assert [(one["code"], one["output"]) for one in job.warnings] == [
+        ("audio_track_dropped", "hls"),
+        ("audio_track_dropped", "sound"),
+    ]
+    event = installation.receiver.await_event(job.job_id, "job.succeeded")
+    assert event.outputs == job.outputs
+
+
+@pytest.mark.usefixtures("bad_pictures")
+def test_an_optional_output_that_fails_is_a_warning_and_no_output(
+    installation: Installation, media: Path
+) -> None:
+    job = ended(installation, "bad.mp4", {"name": "sound", "type": "m4a"}, FILM)
+    assert job.error is None
+    assert job.status == "succeeded"
+    assert [output["name"] for output in job.outputs] == ["sound"]
+    (warning,) = job.warnings
+    assert (warning["code"], warning["output"]) == ("output_failed", "film")
+    assert not (media / "out" / "film.mp4").exists()
+    event = installation.receiver.await_event(job.job_id, "job.succeeded")
+    assert event.outputs == job.outputs
+    assert installation.leftovers() == []
+
+
+@pytest.mark.usefixtures("bad_pictures")
+def test_an_output_that_is_not_optional_fails_the_job(installation: Installation) -> None:
+    job = ended(installation, "bad.mp4", {"name": "sound", "type": "m4a"}, {**FILM, "optional": False})
+    assert (job.status, job.outputs) == ("failed", [])
+    assert job.error is not None
+    assert job.error["code"] == "source_damaged"
