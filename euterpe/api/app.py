@@ -21,6 +21,7 @@ from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, Service, SpecPolicy
 from euterpe.api.sse import EventsEndpoint
 from euterpe.api.status import StatusEndpoint
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.profiles import Profiles, built_in_profiles
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 
@@ -31,15 +32,26 @@ def create_app(
     policy: SpecPolicy,
     egress: EgressPolicy,
     *,
+    profiles: Profiles | None = None,
     sandbox_layers: SandboxLayers = lambda: None,
     timings: ApiTimings = DEFAULT_TIMINGS,
 ) -> Starlette:
     """Return the HTTP API over an open store, which the caller closes.
 
+    `profiles` are those that a job can name, by default the built-in ones.
+
     `app.state.end_waits()` ends all event streams and long polls; any thread may call it. Call it before the
     server waits for its connections to end, because a stream may last for an hour.
     """
-    service = new_service(store, limits, policy, egress, sandbox_layers=sandbox_layers, timings=timings)
+    service = new_service(
+        store,
+        limits,
+        policy,
+        egress,
+        profiles=built_in_profiles() if profiles is None else profiles,
+        sandbox_layers=sandbox_layers,
+        timings=timings,
+    )
     routes = _routes(service)
 
     @asynccontextmanager

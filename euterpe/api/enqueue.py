@@ -33,6 +33,7 @@ class EnqueueEndpoint:
     def __init__(self, service: Service) -> None:
         self._store, self._authenticator = service.store, service.authenticator
         self._policy, self._egress = service.policy, service.egress
+        self._profiles = service.profiles
         self._backpressure, self._pool = service.backpressure, service.read_pool
         self._body_s = service.timings.body_s
         self._sealing_pool = service.sealing_pool
@@ -51,7 +52,7 @@ class EnqueueEndpoint:
         return json_response(accepted.response, 202, headers)
 
     def _parse(self, body: bytes) -> JobSpec:
-        spec = parse_spec_json(body, self._max_body_bytes)
+        spec = parse_spec_json(body, self._max_body_bytes, self._profiles)
         if problems := (*self._policy.problems(spec), *callback_problems(spec, self._egress)):
             raise InvalidSpec(problems)
         return spec

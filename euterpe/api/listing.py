@@ -8,7 +8,6 @@ from starlette.responses import Response
 from euterpe.api import parameters
 from euterpe.api.json_body import json_response
 from euterpe.api.service import Service
-from euterpe.domain.profiles import PROFILES
 from euterpe.domain.scopes import Scope
 from euterpe.domain.status import status_document
 
@@ -41,22 +40,11 @@ class JobsEndpoint:
         )
 
 
-_DOCUMENT = {
-    "profiles": [
-        {
-            "name": profile.name,
-            "description": profile.description,
-            "outputs": [output.model_dump(mode="json") for output in profile.outputs],
-        }
-        for profile in PROFILES.values()
-    ]
-}
-
-
 class ProfilesEndpoint:
     def __init__(self, service: Service) -> None:
         self._authenticator = service.authenticator
+        self._document = {"profiles": [profile.document() for profile in service.profiles.values()]}
 
     async def get(self, request: Request) -> Response:
         await self._authenticator.authenticate(request, Scope.READ)
-        return json_response(_DOCUMENT)
+        return json_response(self._document)

@@ -237,8 +237,8 @@ def _credentials() -> Node:
 def _profiles() -> Node:
     return operation(
         "list_profiles",
-        "List the built-in profiles",
-        "All built-in profiles with all settings of their outputs.",
+        "List the profiles",
+        "The built-in profiles and those of the operator, with all settings of their outputs.",
         tag="jobs",
         scope=_READ,
         responses={"200": json_response("The profiles.", "Profiles")},

@@ -35,19 +35,100 @@ SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
                 }
             ],
         ),
+        "dash": _request(
+            "DASH in VP9 and Opus",
+            outputs=[
+                {
+                    "name": "dash",
+                    "type": "dash",
+                    "video": {"codec": "vp9", "ladder": "auto"},
+                    "audio": {"codec": "opus", "bitrate_kbps": 96},
+                }
+            ],
+        ),
+        "adaptive": _request(
+            "HLS and DASH over the same segments, with rates, two languages and subtitles",
+            outputs=[
+                {
+                    "name": "stream",
+                    "type": "adaptive",
+                    "video": {
+                        "codec": "h264",
+                        "ladder": [
+                            {"height": 1080, "crf": 22, "bitrate_kbps": 6000},
+                            {"height": 720, "crf": 22, "bitrate_kbps": 3500},
+                            480,
+                        ],
+                    },
+                    "audio": [{"language": "en"}, {"language": "de"}],
+                    "subtitles": "all",
+                    "trick_play": True,
+                }
+            ],
+        ),
         "mp4": _request(
-            "One MP4 in HEVC",
-            outputs=[{"name": "video", "type": "mp4", "video": {"codec": "hevc", "height": 720, "crf": 26}}],
+            "One MP4 in HEVC, from a part of the source, with HDR and a limit on the bit rate",
+            outputs=[
+                {
+                    "name": "video",
+                    "type": "mp4",
+                    "start": 12.5,
+                    "end": 72.5,
+                    "video": {
+                        "codec": "hevc",
+                        "height": 1080,
+                        "crf": 24,
+                        "bitrate_kbps": 5000,
+                        "hdr": "keep",
+                    },
+                }
+            ],
+        ),
+        "mov": _request(
+            "A film for editing, with its own title",
+            outputs=[
+                {"name": "edit", "type": "mov", "video": {"crf": 16}, "metadata": {"title": "Interview"}}
+            ],
+        ),
+        "webm": _request(
+            "One WebM in AV1, square",
+            outputs=[
+                {
+                    "name": "web",
+                    "type": "webm",
+                    "pad": {"aspect": "1:1"},
+                    "video": {"codec": "av1", "height": 720, "fps": 30},
+                }
+            ],
         ),
         "m4a": _request(
             "The sound alone", outputs=[{"name": "sound", "type": "m4a", "audio": {"bitrate_kbps": 192}}]
         ),
+        "mp3": _request(
+            "Speech as MP3",
+            outputs=[{"name": "talk", "type": "mp3", "audio": {"channels": "mono", "bitrate_kbps": 96}}],
+        ),
+        "opus": _request("The sound as Opus", outputs=[{"name": "sound", "type": "opus"}]),
+        "flac": _request(
+            "The sound without loss",
+            outputs=[
+                {"name": "sound", "type": "flac", "metadata": "keep", "audio": {"channels": "keep"}},
+            ],
+        ),
         "image": _request(
-            "Posters", outputs=[{"name": "poster", "type": "image", "at": ["10%", "50%", "12.5s"]}]
+            "Posters",
+            outputs=[
+                {"name": "poster", "type": "image", "at": ["10%", "50%", "12.5s"]},
+                {"name": "cover", "type": "image", "at": "best", "format": "avif", "width": 1280},
+            ],
         ),
         "sprite": _request(
             "Thumbnails for scrubbing",
             outputs=[{"name": "scrub", "type": "sprite", "interval_seconds": 10, "columns": 10}],
+        ),
+        "preview": _request(
+            "An animated picture that may be missing",
+            outputs=[{"name": "card", "type": "preview", "start": 30, "seconds": 4, "optional": True}],
         ),
         "webhook": _request(
             "A webhook, a refresh URL, and an order within a group",
@@ -93,54 +174,90 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "access_token": "ya29.example",
         "account_key": "bWFkZSBvZiBub3RoaW5n",
         "account_name": "mediaout",
+        "album": "News",
+        "artist": "The newsroom",
+        "aspect": "16:9",
         "at": ["10%", "12.5s"],
         "audio": {"codec": "aac", "bitrate_kbps": 128},
         "bitrate_kbps": 128,
+        "bottom": 0,
+        "channels": "stereo",
         "codec": "h264",
         "columns": 10,
+        "comment": "Recorded live",
+        "copyright": "2026 The newsroom",
         "credentials": _S3,
         "crf": 22,
+        "crop": {"top": 140, "bottom": 140},
+        "date": "2026-03-01",
+        "end": 72.5,
         "endpoint": "https://minio.example:9000",
         "expires_at": "2026-03-01T13:00:00Z",
         "external_id": "asset-42",
+        "format": "webp",
+        "fps": 25,
+        "fragmented": True,
+        "genre": "News",
         "group": {"id": "channel-7", "limit": 2},
+        "hdr": "keep",
         "height": 720,
         "id": "channel-7",
         "interval_seconds": 10,
-        "ladder": [1080, 720, 480],
+        "ladder": [1080, {"height": 720, "crf": 22, "bitrate_kbps": 3500}, 480],
+        "language": "en",
+        "left": 0,
         "limit": 2,
         "max_attempts": 3,
         "max_source_bytes": 5_368_709_120,
-        "metadata": {"title": "Interview"},
+        "metadata": "strip",
         "name": "mp4",
         "not_before": "2026-03-01T20:00:00Z",
+        "optional": True,
         "output_urls": {"mp4.mp4": "https://out.example/a.mp4?signature=EXAMPLE"},
+        "pad": {"aspect": "16:9"},
         "priority": 50,
         "profile": "h264-720p",
         "queue": "default",
         "refresh_url": "https://requester.example/credentials",
         "region": "eu-central-1",
+        "right": 0,
         "sas_token": "sv=2024-08-04&sig=EXAMPLE",
+        "seconds": 3,
         "secret_access_key": "EXAMPLE-SECRET",
         "segment_seconds": 4,
         "service_account_json": '{"type": "service_account", "client_email": "…", "private_key": "…"}',
         "session_token": "EXAMPLE-TOKEN",
         "source_url": "https://in.example/a.mov?signature=EXAMPLE",
+        "start": 12.5,
         "status_webhook_url": "https://requester.example/hook",
+        "subtitles": ["en", "de"],
         "timeout_seconds": 7200,
+        "title": "Interview",
+        "top": 140,
+        "trick_play": True,
         "urls": {"mp4.mp4": "https://out.example/a.mp4?signature=EXAMPLE"},
+        "video": {"codec": "h264", "height": 720, "crf": 22, "bitrate_kbps": 3500},
         "vtt": True,
         "webhook_events": ["progress", "succeeded", "failed", "dead_letter"],
         "webhook_format": "standard",
+        "width": 480,
+        "AdaptiveOutput.video": {"codec": "h264", "ladder": "auto"},
+        "Audio.codec": "aac",
         "CredentialPair.source": _S3,
         "CredentialPair.output": _S3,
+        "DashOutput.video": {"codec": "vp9", "ladder": [1080, 720, 480]},
+        "FlacOutput.audio": {"codec": "flac", "channels": "keep"},
         "HlsOutput.video": {"codec": "h264", "ladder": [1080, 720, 480]},
+        "JobSpec.metadata": {"title": "Interview"},
         "JobSpec.output": {"url": "s3://out/a/"},
         "JobSpec.outputs": [{"name": "mp4", "type": "mp4", "video": {"codec": "h264", "height": 720}}],
         "JobSpec.source": {"url": "s3://in/a.mov"},
-        "Mp4Output.video": {"codec": "h264", "height": 720},
+        "Mp3Output.audio": {"codec": "mp3", "bitrate_kbps": 96, "channels": "mono"},
+        "OpusOutput.audio": {"codec": "opus", "bitrate_kbps": 96},
         "Output.url": "s3://out/a/",
         "Source.url": "s3://in/a.mov",
+        "WebmOutput.audio": {"codec": "opus", "bitrate_kbps": 96},
+        "WebmOutput.video": {"codec": "vp9", "height": 720, "crf": 32},
     }
 )
 

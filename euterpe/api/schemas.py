@@ -12,11 +12,12 @@ from euterpe.domain.documents import (
     FileDocument,
     OutputDocument,
     RefreshDocument,
+    RenditionDocument,
     StatusDocument,
+    WarningDocument,
     example_document,
 )
 from euterpe.domain.json_schema import Schema, object_schema
-from euterpe.domain.profiles import PROFILES
 from euterpe.domain.replacement import Replacement
 from euterpe.domain.spec import JobSpec
 
@@ -31,6 +32,8 @@ _DOCUMENTS: Mapping[str, type] = {
     "Job": StatusDocument,
     "JobOutput": OutputDocument,
     "JobFile": FileDocument,
+    "JobRendition": RenditionDocument,
+    "JobWarning": WarningDocument,
     "JobError": ErrorDocument,
     "Event": EventDocument,
     "Refresh": RefreshDocument,
@@ -108,15 +111,17 @@ def _envelopes(spec: Schema) -> dict[str, Schema]:
             data=_about("The event as JSON.", "{}", type="string", contentMediaType="application/json"),
         ),
         "Profiles": _object(
-            "The built-in profiles.",
+            "The profiles of this service.",
             profiles=_about("Each profile.", [], type="array", items=ref("Profile")),
         ),
         "Profile": _object(
             "A list of outputs with a name.",
-            name=_about("The name of the profile.", "h264-720p", type="string", enum=sorted(PROFILES)),
+            name=_about("The name of the profile.", "h264-720p", **text),
             description=_about(
                 "Its outputs, described for people.", "One MP4 that plays everywhere.", **text
             ),
+            reason=_about("Whom it is for, and why its settings are as they are.", "For a page.", **text),
+            built_in=_about("Whether it is part of Euterpe, or the operator's own.", True, type="boolean"),
             outputs=_about("Its outputs with all settings.", [], type="array", items=outputs["items"]),
         ),
         "Problem": _object(

@@ -9,6 +9,7 @@ from euterpe.api.metrics import Metrics, SandboxLayers
 from euterpe.api.thread_pool import MOST_SEALING, WRITING_THREADS, StoreThreadPool
 from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
+from euterpe.domain.profiles import Profiles
 from euterpe.domain.spec import JobSpec
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
@@ -44,6 +45,7 @@ class Service:
     timings: ApiTimings
     policy: SpecPolicy
     egress: EgressPolicy
+    profiles: Profiles
     read_pool: StoreThreadPool
     write_pool: StoreThreadPool
     sealing_pool: StoreThreadPool  # for calls that wait for the key provider
@@ -60,6 +62,7 @@ def new_service(
     policy: SpecPolicy,
     egress: EgressPolicy,
     *,
+    profiles: Profiles,
     sandbox_layers: SandboxLayers,
     timings: ApiTimings,
 ) -> Service:
@@ -73,6 +76,7 @@ def new_service(
         timings=timings,
         policy=policy,
         egress=egress,
+        profiles=profiles,
         read_pool=read_pool,
         write_pool=write_pool,
         sealing_pool=StoreThreadPool(write_wait_s=wait_s, most=MOST_SEALING),

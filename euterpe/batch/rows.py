@@ -2,7 +2,7 @@
 
 import csv
 import itertools
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -13,6 +13,7 @@ from euterpe.batch.files import ManifestError
 from euterpe.batch.splits import Piece
 from euterpe.domain.canonical import request_hash, split_secrets
 from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.profiles import Profile, Profiles
 from euterpe.domain.spec import MAX_BODY_BYTES, JobSpec, parse_spec
 from euterpe.domain.strict_json import parse_json
 
@@ -148,12 +149,20 @@ class Request(NamedTuple):
     key: str
 
 
-def read_request(row: Row, defaults: Document) -> tuple[Document, JobSpec]:
-    """Return the row's document and its spec. Raise `InvalidSpec` with every error of the row."""
+def profiles_named(names: Iterable[str]) -> Profiles:
+    """Return profiles of these names, to check rows against. Their outputs do not matter to a batch."""
+    return {name: Profile(name, "", "", ()) for name in names}
+
+
+def read_request(row: Row, defaults: Document, profiles: Profiles | None = None) -> tuple[Document, JobSpec]:
+    """Return the row's document and its spec. Raise `InvalidSpec` with every error of the row.
+
+    `profiles` are those of the service, by default the built-in ones.
+    """
     if row.flaws:
         raise InvalidSpec(row.flaws)
     document = with_defaults(row.document, defaults)
-    return document, parse_spec(document)
+    return document, parse_spec(document, profiles)
 
 
 def key_of(spec: JobSpec) -> str:
@@ -170,7 +179,10 @@ def secret_of(spec: JobSpec, salt: bytes) -> str:
 
 
 def requests(
-    pieces: Sequence[Piece], defaults: Document, left_out: Container[tuple[int, int]]
+    pieces: Sequence[Piece],
+    defaults: Document,
+    left_out: Container[tuple[int, int]],
+    profiles: Profiles | None = None,
 ) -> Iterator[Request]:
     """Yield the rows to submit. The pieces are read a second time, so that no credentials pass through Spark.
 
@@ -179,7 +191,7 @@ def requests(
         for row in rows(piece):
             if (piece.file, row.line) not in left_out:
                 try:
-                    document, spec = read_request(row, defaults)
+                    document, spec = read_request(row, defaults, profiles)
                 except InvalidSpec:
                     raise ManifestError("the manifest has changed since it was checked") from None
                 yield Request(piece.file, row.line, document, key_of(spec))

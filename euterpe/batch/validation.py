@@ -15,6 +15,7 @@ from euterpe.batch.row_problems import Problem, ProblemTotals, RowPlace
 from euterpe.batch.rows import Row, key_of, read_request, rows, secret_of
 from euterpe.batch.splits import Piece
 from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.profiles import Profiles
 
 _BATCH = 1000
 _CHECKED = pa.schema(
@@ -32,13 +33,17 @@ _COLUMNS = (
 
 
 def examine(
-    spark: SparkSession, pieces: Sequence[Piece], defaults: Document, record: Callable[[Problem], None]
+    spark: SparkSession,
+    pieces: Sequence[Piece],
+    defaults: Document,
+    record: Callable[[Problem], None],
+    profiles: Profiles | None = None,
 ) -> ProblemTotals:
-    """Validate all rows and return the totals.
+    """Validate all rows and return the totals. `profiles` are those of the service.
 
     `record` is called with every row that will not be submitted, in the order of the manifest."""
     checked = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(
-        partial(check, tuple(pieces), defaults, secrets.token_bytes(32)), _COLUMNS
+        partial(check, tuple(pieces), defaults, secrets.token_bytes(32), profiles), _COLUMNS
     )
     judged = _judged(checked).persist()
     try:
@@ -54,7 +59,11 @@ def examine(
 
 
 def check(
-    pieces: Sequence[Piece], defaults: Document, salt: bytes, batches: Iterator[pa.RecordBatch]
+    pieces: Sequence[Piece],
+    defaults: Document,
+    salt: bytes,
+    profiles: Profiles | None,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Check the rows of these pieces, in a Python worker of Spark.
 
@@ -64,16 +73,19 @@ def check(
             piece = pieces[number]
             checked: list[dict[str, Any]] = []
             for row in rows(piece):
-                checked.append({"file": piece.file, "line": row.line, **_verdict(piece, row, defaults, salt)})
+                verdict = _verdict(piece, row, defaults, salt, profiles)
+                checked.append({"file": piece.file, "line": row.line, **verdict})
                 if len(checked) == _BATCH:
                     yield pa.RecordBatch.from_pylist(checked, schema=_CHECKED)
                     checked = []
             yield pa.RecordBatch.from_pylist(checked, schema=_CHECKED)
 
 
-def _verdict(piece: Piece, row: Row, defaults: Document, salt: bytes) -> dict[str, Any]:
+def _verdict(
+    piece: Piece, row: Row, defaults: Document, salt: bytes, profiles: Profiles | None
+) -> dict[str, Any]:
     try:
-        _, spec = read_request(row, defaults)
+        _, spec = read_request(row, defaults, profiles)
     except InvalidSpec as invalid:
         errors = [{"field": ".".join(map(str, error.loc)), "reason": error.msg} for error in invalid.errors]
         # The key is unique, so that an invalid row never counts as a duplicate of another row.

@@ -22,6 +22,7 @@ from euterpe.cli import (
     listen,
     migrate,
     outbox,
+    profiles,
     requesters,
     serve,
     submit,
@@ -41,6 +42,7 @@ demo.register(app)
 migrate.register(app)
 serve.register(app)
 submit.register(app)
+profiles.register(app)
 listen.register(app)
 app.add_typer(requesters.app, name="requester")
 jobs.register(app)

@@ -14,7 +14,7 @@ from euterpe.cli.job_request import read_credentials
 from euterpe.cli.output import fields, json_document, note, out
 from euterpe.cli.progress import FirstLines, OutageNotice, ProgressBar
 from euterpe.cli.submit import HERE, KEY, Url, connected
-from euterpe.client import ClientError
+from euterpe.client import Client, ClientError, Forbidden
 from euterpe.domain.errors import InvalidSpec
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from euterpe.batch.splits import Piece
     from euterpe.batch.status import BatchStatus
     from euterpe.batch.submission import Tally
+    from euterpe.domain.profiles import Profiles
 
 app = group(
     "Many jobs from one manifest: CSV, JSON lines or Parquet; a file, a folder, a pattern or s3://…",
@@ -109,13 +110,14 @@ def submit(
         )
     defaults = _defaults(given or (), credentials)
     # Check the API key and the URL first, because the check of the rows takes long.
-    with _read(manifest) as read, nullcontext() if dry_run else connected(url):
+    with _read(manifest) as read, nullcontext() if dry_run else connected(url) as client:
         _refuse_to_overwrite(read, {"--rejects": rejects, "--jobs": jobs})
-        totals, left_out = _check(read, defaults, rejects, master)
+        profiles = None if client is None else _profiles_of(client)
+        totals, left_out = _check(read, defaults, rejects, master, profiles)
         tally = Tally(totals)
         problem = refusal_reason(totals, skip_bad=skip_bad)
         if problem is None and not dry_run:
-            good = requests(read.pieces, defaults, left_out)
+            good = requests(read.pieces, defaults, left_out, profiles)
             problem = _send(good, read.files, tally, jobs or jobs_path(manifest), url=url, most=max_in_flight)
     (json_document if as_json else fields)(tally.document())
     if problem:
@@ -223,8 +225,22 @@ def _writable(option: str) -> Iterator[None]:
 # -- the two steps of submit
 
 
+def _profiles_of(client: Client) -> "Profiles | None":
+    """Return the profiles of the service, or None if the key may only submit jobs."""
+    from euterpe.batch.rows import profiles_named
+
+    try:
+        return profiles_named(profile["name"] for profile in client.profiles())
+    except Forbidden:
+        return None
+
+
 def _check(
-    read: _Read, defaults: "Document", rejects: Path | None, master: str
+    read: _Read,
+    defaults: "Document",
+    rejects: Path | None,
+    master: str,
+    profiles: "Profiles | None",
 ) -> "tuple[ProblemTotals, set[RowPlace]]":
     with importing("analytics"):
         from euterpe.analytics.session import spark_session
@@ -246,7 +262,7 @@ def _check(
 
         note("checking every row with Spark")
         spark = opened.enter_context(spark_session(master, name="euterpe batch"))
-        totals = examine(spark, read.pieces, defaults, record)
+        totals = examine(spark, read.pieces, defaults, record, profiles)
     shown.rest("; --rejects FILE keeps all of them" if kept is None else f"; {rejects} has all errors")
     return totals, left_out
 

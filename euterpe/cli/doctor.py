@@ -32,6 +32,7 @@ from euterpe.wiring.database import (
     ring_file,
     self_tested_key_provider,
 )
+from euterpe.wiring.profiles import load_profiles
 
 # The oldest version with the operator `->>`. Many SQL statements use this operator.
 _OLDEST_SQLITE = (3, 38, 0)
@@ -76,6 +77,7 @@ def examine(settings: Settings) -> Iterator[CheckResult]:
     yield _check("Java", _java)
     yield _check("work directory", partial(_work_dir, settings))
     yield _check("what jobs may reach", partial(_reach, settings))
+    yield _check("profiles", partial(_profiles, settings))
     yield _check("key ring", partial(_key_ring, settings))
     yield from _token_file(settings)
     # Each of these checks is useful only if the check before it has passed.
@@ -174,6 +176,13 @@ def _reach(settings: Settings) -> str:
     }
     named = [f"{', '.join(map(str, entries))} by {name}" for name, entries in opened.items() if entries]
     return "; ".join(["the clouds' own storage and public addresses", *named])
+
+
+def _profiles(settings: Settings) -> str:
+    found = load_profiles(settings).values()
+    own = sum(not profile.built_in for profile in found)
+    built_in = f"{len(found) - own} are built in"
+    return built_in if settings.profiles is None else f"{built_in}, and {own} are in {settings.profiles}"
 
 
 def _key_ring(settings: Settings) -> str:

@@ -23,6 +23,7 @@ Document = dict[str, Any]
 
 OPTION = "--output"
 _NONE = ("none", "null")
+_OF_THE_PICTURE = "codec"
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
@@ -31,8 +32,8 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 def parse_output(text: str) -> Document:
     """Return the output that the text describes. Raise `BadParameter` if the text has an error.
 
-    A short key like `codec` is a field of the output, or else a field of its `video` or `audio`.
-    `audio.codec` is a full key.
+    A short key like `height` is a field of the output, or else of an object in it, such as its `video`. The
+    short key `codec` is the codec of the picture, if there is one. `audio.codec` is a full key.
     """
     if text.lstrip().startswith("{"):
         return parse_object(text, OPTION)
@@ -135,8 +136,10 @@ def _find(type_: str, key: str) -> tuple[tuple[str, ...], Schema]:
     fields = _properties(whole)
     path = tuple(key.split("."))
     if len(path) == 1 and key not in fields:
-        holder = next((name for name, field in fields.items() if key in _properties(field)), None)
-        path = (holder, key) if holder else path
+        holders = [name for name, field in fields.items() if key in _properties(field)]
+        if len(holders) > 1 and key != _OF_THE_PICTURE:
+            raise _wrong(f"{key} is ambiguous: give {' or '.join(f'{name}.{key}' for name in holders)}")
+        path = (holders[0], key) if holders else path
     found = whole
     for step in path:
         inner = _properties(found)

@@ -96,7 +96,7 @@ class Plans:
 
 
 def _request(fields: Document) -> dict[str, object]:
-    """Return the request body. Replace a string in `source` or `output` with an object that has this URL."""
+    """Return the request body. A string in `source` or `output` becomes an object with it as `url`."""
     return {
         name: {"url": value} if name in ("source", "output") and isinstance(value, str) else value
         for name, value in fields.items()

@@ -11,6 +11,7 @@ from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
 from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings
 from euterpe.domain.errors import FieldError
+from euterpe.domain.profiles import Profiles
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.spec import JobSpec
 from euterpe.net.policy import EgressPolicy
@@ -84,9 +85,15 @@ def serving(
     limits: ApiLimits | None = None,
     egress: EgressPolicy | None = None,
     timings: ApiTimings = DEFAULT_TIMINGS,
+    profiles: Profiles | None = None,
 ) -> Iterator[Served]:
     app = create_app(
-        store, limits or ApiLimits(), OneBucketForbidden(), egress or EgressPolicy(), timings=timings
+        store,
+        limits or ApiLimits(),
+        OneBucketForbidden(),
+        egress or EgressPolicy(),
+        profiles=profiles,
+        timings=timings,
     )
     server = ApiServer(app, "127.0.0.1", 0)
     server.start()

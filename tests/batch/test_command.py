@@ -14,6 +14,7 @@ from euterpe.client import Client
 from euterpe.crypto import apikeys
 from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import JobError
+from euterpe.domain.scopes import Scope
 from tests.api.serving import FORBIDDEN_BUCKET, Requester, Served
 from tests.batch.manifests import KINDS, cells, write
 from tests.cli.command_runner import CANARY, Cli, Ran
@@ -113,7 +114,7 @@ def test_what_the_service_refuses_is_reported_with_its_row(submit: Callable[...,
     assert ran.err.splitlines()[-1] == "error: the service refused 1 rows: 1 × invalid_request"
 
 
-def test_a_key_that_is_refused_ends_it_with_the_reason(
+def test_a_key_that_is_refused_ends_it_before_the_rows_are_checked(
     with_spark: Cli, requester: Requester, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del requester  # the fixture sets the URL and an API key, which is replaced
@@ -121,9 +122,28 @@ def test_a_key_that_is_refused_ends_it_with_the_reason(
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     ran = with_spark("batch", "submit", "june.csv")
     assert ran.code == 1
-    (line,) = [line for line in ran.err.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: stopped after 0 of 1 rows: ")
-    assert line.endswith("; the same command goes on from there")
+    (line,) = ran.err.splitlines()
+    assert "API key" in line
+
+
+def test_a_row_may_name_a_profile_of_the_operator(
+    with_spark: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder / "june.csv", [cells(1) | {"profile": "our-own"}])
+    monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
+    with running() as server:
+        server.script(Answer(200, {"profiles": [{"name": "our-own"}]}), Answer(202, job()))
+        ran = with_spark("batch", "submit", "june.csv", "--url", server.url)
+    assert ran.code == 0, ran.err
+
+
+def test_a_key_that_may_only_submit_is_enough(
+    with_spark: Cli, served: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder / "june.csv", [cells(1), cells(2) | {"profile": "our-own"}])
+    monkeypatch.setenv("EUTERPE_API_KEY", served.requester("writer", Scope.WRITE).key)
+    ran = with_spark("batch", "submit", "june.csv", "--skip-bad", "--url", served.url, "--json")
+    assert (ran.json["accepted"], ran.json["bad"]) == (1, 1)
 
 
 def test_credentials_are_sent_and_never_shown(
@@ -163,7 +183,8 @@ def test_an_outage_that_all_rows_meet_is_reported_once(
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     with running() as server:
         full = problem(429, "queue_full", "it is full", headers=AT_ONCE)
-        server.script(*[full] * 8, *[Answer(202, job())] * 8)
+        profiles = Answer(200, {"profiles": [{"name": "h264-720p"}]})
+        server.script(profiles, *[full] * 8, *[Answer(202, job())] * 8)
         ran = with_spark("batch", "submit", "june.csv", "--url", server.url)
     assert ran.code == 0
     assert ran.err.count("it is full; trying again") == 1

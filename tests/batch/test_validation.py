@@ -15,6 +15,7 @@ from tests.batch.manifests import KINDS, Cells, cells, pieces_of, write
 
 CANARY = "canary-in-a-secret"
 KEYS = {"credentials.type": "s3", "credentials.access_key_id": "a", "credentials.secret_access_key": CANARY}
+NO_PROFILE = "must be a profile that GET /transcode/profiles lists (did you mean 'h264-720p'?)"
 
 
 def examined(
@@ -38,7 +39,7 @@ def test_every_bad_row_is_reported_with_every_reason(spark: SparkSession, folder
     assert lines == [
         f"june.{kind}{third}: output.url: must be a prefix that ends with '/'",
         f"june.{kind}{third}: priority: must be at most 100",
-        f"june.{kind}{fifth}: profile: must be one of audio-aac, h264-720p",
+        f"june.{kind}{fifth}: profile: {NO_PROFILE}",
     ]
 
 
@@ -88,6 +89,6 @@ def test_no_secret_goes_through_spark(folder: Path) -> None:
 def checked(pieces: Sequence[Any]) -> list[Any]:
     """Return the rows that a Python process of Spark would return."""
     numbers = pa.record_batch({"id": [*range(len(pieces))]})
-    found = [row for batch in check(pieces, {}, b"salt", iter([numbers])) for row in batch.to_pylist()]
+    found = [row for batch in check(pieces, {}, b"salt", None, iter([numbers])) for row in batch.to_pylist()]
     assert [bool(row["errors"]) for row in found] == [False, True]
     return found

@@ -50,6 +50,20 @@ def test_what_jobs_may_reach_is_shown_with_the_names_of_the_settings(
     assert f"{Path.cwd()} by EUTERPE_STORAGE_ROOTS; 127.0.0.1:9000 by EUTERPE_EGRESS_ALLOW" in reach()
 
 
+def test_the_profiles_are_checked(installed: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def profiles() -> str:
+        (text,) = [row["detail"] for row in installed("doctor", "--json").json if row["check"] == "profiles"]
+        return str(text)
+
+    assert re.fullmatch(r"\d+ are built in", profiles())
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    monkeypatch.setenv("EUTERPE_PROFILES", str(folder))
+    assert profiles().endswith(f", and 0 are in {folder}")
+    (folder / "a.toml").touch()
+    assert "a.toml: outputs: is required" in profiles()
+
+
 def java(cli: Cli) -> str:
     (text,) = [row["detail"] for row in cli.json("doctor") if row["check"] == "Java"]
     return str(text)

@@ -32,6 +32,38 @@ HEVC = {"codec": "hevc", "height": 720, "crf": 24}
         ("hls,ladder=[720, 480]", {"name": "hls", "type": "hls", "video": {"ladder": [720, 480]}}),
         ("m4a,audio.bitrate_kbps=64", {"name": "m4a", "type": "m4a", "audio": {"bitrate_kbps": 64}}),
         ("image,name=720,at=10%,12.5s", {"name": "720", "type": "image", "at": ["10%", "12.5s"]}),
+        ("image,at=best", {"name": "image", "type": "image", "at": "best"}),
+        (
+            "webm,codec=av1,fps=29.97,channels=keep,start=5,aspect=16:9,title=News",
+            {
+                "name": "webm",
+                "type": "webm",
+                "video": {"codec": "av1", "fps": 29.97},
+                "audio": {"channels": "keep"},
+                "start": 5.0,
+                "pad": {"aspect": "16:9"},
+                "metadata": {"title": "News"},
+            },
+        ),
+        (
+            "adaptive,ladder=auto,audio=all,subtitles=en,de",
+            {
+                "name": "adaptive",
+                "type": "adaptive",
+                "video": {"ladder": "auto"},
+                "audio": "all",
+                "subtitles": ["en", "de"],
+            },
+        ),
+        (
+            'hls,ladder=[1080, {"height": 720, "crf": 24}],subtitles=all',
+            {
+                "name": "hls",
+                "type": "hls",
+                "video": {"ladder": [1080, {"height": 720, "crf": 24}]},
+                "subtitles": "all",
+            },
+        ),
         ("sprite,vtt=false,columns=5", {"name": "sprite", "type": "sprite", "vtt": False, "columns": 5}),
         (' {"name": "x", "type": "mp4"}', {"name": "x", "type": "mp4"}),
     ],
@@ -51,15 +83,23 @@ def test_every_field_of_every_output_can_be_given() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "must begin with its type, one of hls, image, m4a, mp4, sprite, like mp4,height=720"),
+        (
+            "",
+            "must begin with its type, one of adaptive, dash, flac, hls, image, m4a, mov, mp3, mp4, opus, "
+            "preview, sprite, webm, like mp4,height=720",
+        ),
         ("avi", "must begin with its type"),
         ("name=a", "must begin with its type"),
         ("mp4,type=hls", "must begin with its type"),
         ("mp4,heigth=720", "mp4 has no field 'heigth' (did you mean 'height'?)"),
         ("mp4,video.at=1", "mp4 has no field 'video.at'"),
         ("mp4,height=720,height=480", "height is given more than once"),
-        ("mp4,audio=none,bitrate_kbps=96", "audio is given more than once, in part and as a whole"),
-        ("mp4,bitrate_kbps=96,audio=none", "audio is given more than once, in part and as a whole"),
+        ("m4a,audio=none,bitrate_kbps=96", "audio is given more than once, in part and as a whole"),
+        ("m4a,bitrate_kbps=96,audio=none", "audio is given more than once, in part and as a whole"),
+        (
+            "mp4,bitrate_kbps=96",
+            "bitrate_kbps is ambiguous: give video.bitrate_kbps or audio.bitrate_kbps",
+        ),
         ("{", "is not JSON at line 1"),
         ('{"name": "a", "name": "b"}', "name: is given more than once"),
     ],

@@ -154,14 +154,16 @@ def call(words: list[str]) -> None:
 def test_the_calls_of_curl_are_those_of_the_api(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB", JOB_ID)
     accepted = Answer(202, job())
-    server.script(accepted, Answer(200, job()), SseStream([HELLO]), accepted, accepted)
+    profiles = Answer(200, {"profiles": []})
+    server.script(accepted, profiles, Answer(200, job()), SseStream([HELLO]), accepted, accepted)
     for block in blocks("sh"):
         for words in curls(block):
             call(words)
     of_the_job = [f"GET /transcode/{JOB_ID}/events", *(f"POST /transcode/{JOB_ID}/{c}" for c in CHANGES)]
-    assert server.calls == ["POST /transcode", "GET /transcode/status", *of_the_job]
+    listed = ["GET /transcode/profiles", "GET /transcode/status"]
+    assert server.calls == ["POST /transcode", *listed, *of_the_job]
     parse_spec(server.requests[0].json)
-    assert dict(server.requests[1].query) == {"job_id": JOB_ID, "wait_ms": "30000"}
+    assert dict(server.requests[2].query) == {"job_id": JOB_ID, "wait_ms": "30000"}
     assert all(request.headers["authorization"].startswith("Bearer eut_") for request in server.requests)
 
 
