@@ -14,12 +14,14 @@ from typing import Any
 
 from euterpe.bench.figures import BenchFailed, Figure
 from euterpe.bench.programs import Installation, Program, peak_mib
-from euterpe.domain.profiles import PROFILES
+from euterpe.domain.profiles import built_in_profiles
 from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.media.ffmpeg import find_ffmpeg
-from euterpe.media.planning.plan import Plan, plan
+from euterpe.media.planning.argv import arguments
+from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import Plan
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.store import Store
@@ -68,12 +70,17 @@ class Clips:
 
     def _planned(self, source: Path, threads: int) -> Plan:
         with Sandbox(self._ffmpeg) as sandbox, source.open("rb") as file:
-            return plan(PROFILES[PROFILE].outputs, sandbox.probe(file.fileno()), threads=threads)
+            return plan(built_in_profiles()[PROFILE].outputs, sandbox.probe(file.fileno()), threads=threads)
 
     def _bare_command(self, planned: Plan) -> Sequence[str]:
-        *outputs, _ = planned.outputs  # the last argument is the file name
-        threads = ("-threads", str(planned.threads))
-        return (str(self._ffmpeg), "-nostdin", "-loglevel", "error", *threads, "-i", "{}", *outputs, "{}.mp4")
+        """Return the worker's command, which reads and writes files by name instead of open files."""
+        (command,) = planned.commands
+        *words, _ = arguments(planned, command, self._ffmpeg)  # the last argument is the file name
+        for option in ("-fd", "-progress", "-protocol_whitelist"):
+            place = words.index(option)
+            del words[place : place + 2]
+        words[words.index("fd:")] = "{}"
+        return (*words, "{}.mp4")
 
     def _run(self, *arguments: str) -> None:
         subprocess.run([self._ffmpeg, "-y", "-nostdin", "-loglevel", "error", *arguments], check=True)  # noqa: S603
