@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from ci import error_tables
+from ci import error_tables, output_tables
 from euterpe.analytics.marts import TABLES
 from euterpe.analytics.schema import Table
 from euterpe.analytics.tables import FACTS, HISTORY
@@ -80,6 +80,12 @@ _GENERATED: Mapping[str, Callable[[], str]] = {
     "outputs": lambda: fields_table(OutputDocument),
     "event": lambda: fields_table(EventDocument),
     "refresh": lambda: fields_table(RefreshDocument),
+    "profiles": output_tables.profiles,
+    "common_fields": output_tables.common_fields,
+    "adaptive_fields": output_tables.adaptive_fields,
+    "file_fields": output_tables.file_fields,
+    "audio_fields": output_tables.audio_fields,
+    "picture_fields": output_tables.picture_fields,
     "retries": lambda: retries(_MAX_ATTEMPTS),
     "job_errors": error_tables.job_errors,
     "delivery_errors": error_tables.delivery_errors,
