@@ -38,6 +38,7 @@ from euterpe.domain.retry import DeliverySchedule
 from euterpe.domain.text import NAME
 from euterpe.domain.units import parse_duration
 from euterpe.net.pace import MIN_BYTES_PER_SECOND, WINDOW_S
+from euterpe.storage.range_readers import DEFAULT_PARALLEL
 
 FILE = "euterpe.toml"
 _PREFIX = "EUTERPE_"
@@ -197,6 +198,10 @@ class Settings(BaseSettings):
     # The minimum rate of a fetch or an upload, averaged over the window. 0 disables the check.
     min_transfer_bytes_per_s: Annotated[int, Field(ge=0)] = MIN_BYTES_PER_SECOND
     min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
+
+    fetch_connections: Annotated[int, Field(ge=1, le=16)] = DEFAULT_PARALLEL.connections  # of one source
+
+    profiles: Path | None = None  # a folder with further profiles, each a TOML file
 
     storage_roots: Words = ()
     storage_endpoints: Words = ()

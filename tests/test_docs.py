@@ -21,12 +21,14 @@ from typer.main import get_command
 from ci import diagrams
 from euterpe.cli.app import app
 from euterpe.domain.codecs import CODECS
-from euterpe.domain.outputs import OutputSpec
-from euterpe.domain.profiles import PROFILES
+from euterpe.domain.outputs import OutputSpec, PictureOutput
+from euterpe.domain.profiles import built_in_profiles, with_operator_profiles
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import Lane
 from euterpe.domain.units import format_duration
-from euterpe.media.planning.plan import plan
+from euterpe.media.encoding.expected import expected_files
+from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import Plan
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import CONTAINERS
 from euterpe.runtime.installation import DISTRIBUTION
@@ -214,15 +216,9 @@ def test_every_install_line_names_extras_of_this_distribution(page: Path) -> Non
 # -- the README says what Euterpe can make, and what it cannot
 
 
-def field_names(model: type[BaseModel]) -> Iterator[str]:
-    """Yield the names of all fields. The fields of a field's own model follow its name."""
-    for name, field in model.model_fields.items():
-        if name in ("name", "type"):
-            continue
-        yield name
-        for part in (field.annotation, *get_args(field.annotation)):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                yield from field_names(part)
+def own_fields(model: type[BaseModel]) -> list[str]:
+    """Return the names of the fields that not all outputs with pictures have."""
+    return [name for name in model.model_fields if name not in PictureOutput.model_fields]
 
 
 def words(cell: str) -> list[str]:
@@ -234,22 +230,40 @@ def section(page: Path, title: str) -> str:
 
 
 def test_the_table_of_outputs_is_that_of_the_domain() -> None:
+    models = {get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(MODELS)}
     shown = [
         (words(name), words(codecs), words(fields))
-        for name, _, codecs, fields in rows(README, r"`(hls|mp4|m4a|image|sprite)`")
+        for name, _, codecs, fields in rows(README, rf"`({'|'.join(models)})`")
     ]
-    models = {get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(MODELS)}
     expected = [
-        ([name], [codec.name for codec in CODECS.values() if name in codec.outputs], list(field_names(model)))
+        ([name], [codec.name for codec in CODECS.values() if name in codec.outputs], own_fields(model))
         for name, model in models.items()
     ]
     assert shown == expected
+    common = section(README, "What it can make").partition("Every output may")[2].partition("`video`")[0]
+    assert ["name", "type", *words(common)] == list(PictureOutput.model_fields)
 
 
 def test_what_the_readme_says_of_profiles_and_sources_is_true() -> None:
     text = section(README, "What it can make")
-    assert words(text.partition("a profile (")[2].partition(")")[0]) == list(PROFILES)
+    count, _, names = text.partition("A job names one of ")[2].partition("or it lists")[0].partition("\n")
+    assert int(count) == len(built_in_profiles())
+    assert set(words(names)) <= set(built_in_profiles())
     assert words(text.partition("**Sources**")[2]) == list(CONTAINERS)
+
+
+def test_the_examples_of_outputs_are_valid_and_name_every_kind() -> None:
+    examples = [code for code in blocks(INTEGRATE, "json") if '"outputs": [' in code and "s3://in" in code]
+    assert len(examples) == 2
+    made = [output for example in examples for output in parse_spec(json.loads(example)).outputs or ()]
+    kinds = {"hls", "adaptive", "mp4", "m4a", "mp3", "image", "sprite", "preview"}
+    assert {output.type for output in made} >= kinds
+
+
+def test_the_example_of_a_profile_is_one() -> None:
+    (example,) = blocks(OPERATE, "toml")
+    profiles = with_operator_profiles({"newsroom-web.toml": example.encode()})
+    assert [output.type for output in profiles["newsroom-web"].outputs] == ["mp4", "image"]
 
 
 def test_what_the_readme_says_cannot_be_made_is_refused() -> None:
@@ -260,7 +274,7 @@ def test_what_the_readme_says_cannot_be_made_is_refused() -> None:
 
 
 def test_the_example_of_outputs_makes_the_files_that_are_listed() -> None:
-    (example,) = [code for code in blocks(INTEGRATE, "json") if '"outputs": [' in code and '"ladder"' in code]
+    (example,) = [code for code in blocks(INTEGRATE, "json") if '"type": "hls"' in code]
     spec = parse_spec(json.loads(example))
     assert spec.outputs is not None
     film = StreamInfo(0, "video", "h264", 20.0, width=1920, height=1080, fps=25.0)
@@ -271,8 +285,22 @@ def test_the_example_of_outputs_makes_the_files_that_are_listed() -> None:
         .partition("Under the output prefix a source of 1080 lines makes")[2]
         .partition("\n\n")[0]
     )
-    assert sorted(words(listed)) == sorted(file.path for file in made.files)
-    assert {output.type for output in spec.outputs} == {kind for c in CODECS.values() for kind in c.outputs}
+    assert sorted(words(listed)) == sorted(files_without_segments(made))
+
+
+def files_without_segments(made: Plan) -> Iterator[str]:
+    yield from (file.path for file in expected_files(made))
+    for package in made.packages:
+        yield from (f"{package.output}/{name}.m3u8" for name in ("master", *package.renditions))
+
+
+def test_the_example_of_source_info_has_the_fields_of_the_product() -> None:
+    (example,) = [json.loads(code) for code in blocks(INTEGRATE, "json") if '"pixel_format"' in code]
+    kinds = [stream["kind"] for stream in example["streams"]]
+    streams = tuple(StreamInfo(index, kind, None) for index, kind in enumerate(kinds))
+    made = MediaInfo("mov", 1000, None, streams).document()
+    assert example.keys() == made.keys()
+    assert [stream.keys() for stream in example["streams"]] == [stream.keys() for stream in made["streams"]]
 
 
 # -- the pages are complete

@@ -52,6 +52,8 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "require_sandbox": True,
         "min_transfer_bytes_per_s": 65_536,
         "min_transfer_window_ms": 60_000,
+        "fetch_connections": 4,
+        "profiles": None,
         "storage_roots": (),
         "storage_endpoints": (),
         "egress_allow": (),

@@ -47,8 +47,8 @@ def equal_counts(one: int, other: int) -> float:
     low, high = min(one, other), max(one, other)
     if low == high:
         return 1.0
-    # With equal rates, `low` is a number of heads in `low + high` throws of a fair coin. The p-value is twice
-    # the probability of at most `low` heads.
+    # With equal rates, `one` is distributed as the number of heads in `low + high` throws of a fair coin. The
+    # p-value is twice the probability of at most `low` heads.
     return min(1.0, 2 * regularised_beta(high, low + 1, 0.5))
 
 

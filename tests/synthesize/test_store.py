@@ -10,7 +10,7 @@ from euterpe.analytics.errors import AnalyticsError
 from euterpe.analytics.source.reading import read_part
 from euterpe.analytics.tables import HISTORY
 from euterpe.domain.canonical import join_secrets
-from euterpe.domain.profiles import PROFILES
+from euterpe.domain.profiles import built_in_profiles
 from euterpe.domain.states import FINISHED, JobStatus, Lane, OutboxStatus
 from euterpe.domain.status import status_document
 from euterpe.store.history.feed import Cut, HistoryFeed
@@ -115,7 +115,7 @@ def test_a_worker_can_claim_unfinished_jobs(filled: Store, clock: SettableClock)
 
 
 def test_specs_are_those_that_a_requester_could_send() -> None:
-    known = [job for job in history(PLAN, "jobs") if job["profile"] in (None, *PROFILES)]
+    known = [job for job in history(PLAN, "jobs") if job["profile"] in (None, *built_in_profiles())]
     for job in known:
         document = spec_document(job, customer(0))
         spec = join_secrets(document, None)
