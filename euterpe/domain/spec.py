@@ -121,7 +121,7 @@ Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSc
 
 @dataclass(frozen=True)
 class _Reading:
-    """How a spec is read: which profiles there are, and whether its profile was resolved before."""
+    """The context of reading a spec: the known profiles, and whether its profile was resolved before."""
 
     profiles: Profiles
     is_stored: bool = False

@@ -15,7 +15,7 @@ from euterpe.storage.transfer import DEFAULT_RETRY, FetchedInfo, ObjectInfo, OnC
 
 @dataclass(frozen=True)
 class _Fetch:
-    """What one call of `fetch` works with."""
+    """The state that the threads of one call of `fetch` share."""
 
     file: SourceFile
     max_bytes: int

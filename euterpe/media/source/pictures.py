@@ -37,7 +37,7 @@ _RGB_MATRIX = 0
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """What one decoded picture tells."""
+    """The facts that one decoded picture gives."""
 
     colour: Colour
     orientation: Orientation
