@@ -121,7 +121,7 @@ Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSc
 
 @dataclass(frozen=True)
 class _Reading:
-    """The context of reading a spec: the known profiles, and whether its profile was resolved before."""
+    """The known profiles, and whether the profile of the spec was resolved before."""
 
     profiles: Profiles
     is_stored: bool = False

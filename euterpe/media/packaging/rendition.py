@@ -55,7 +55,7 @@ class Keyframe:
 
 @dataclass(frozen=True, kw_only=True)
 class PackagedRendition:
-    """The fields that renditions of every kind have. `language` and `title` come from the source: they are hostile."""
+    """The fields of all renditions. `language` and `title` come from the source: they are hostile."""
 
     name: str  # the names of its files begin with it
     codec: str  # as in RFC 6381

@@ -38,7 +38,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits on how much of a source is read. At 2 µs a packet, the largest number of packets takes 0.6 s."""
+    """The limits of reading a source. At 2 µs a packet, the largest number of packets takes 0.6 s."""
 
     # A file of this size is read as a whole: that takes less time than seeks could save.
     whole: Budget = Budget(300_000, 16 << 20)
