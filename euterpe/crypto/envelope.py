@@ -70,8 +70,16 @@ def callbacks_context(job_id: str, requester_id: str) -> Context:
     return Context(b"euterpe-call-v1\0", {"job_id": job_id, "requester_id": requester_id, "of": "callbacks"})
 
 
+def hls_keys_context(job_id: str, requester_id: str) -> Context:
+    return Context(b"euterpe-hls-v1\0", {"job_id": job_id, "requester_id": requester_id, "of": "hls_keys"})
+
+
 def webhook_secret_context(requester_id: str, secret_id: str) -> Context:
     return Context(b"euterpe-hook-v1\0", {"requester_id": requester_id, "secret_id": secret_id})
+
+
+def service_secret_context(secret_id: str) -> Context:
+    return Context(b"euterpe-serv-v1\0", {"secret_id": secret_id, "of": "service"})
 
 
 def seal(

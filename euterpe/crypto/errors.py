@@ -121,7 +121,7 @@ class ReplayedNonce(SignatureError):
     code = ReceiverCode.SIGNATURE_REPLAYED
 
     def __init__(self) -> None:
-        super().__init__("this delivery was seen before, or is too old to tell")
+        super().__init__("this delivery was seen before, or its nonce may have been forgotten")
 
 
 class NonceMemoryFull(SignatureError):

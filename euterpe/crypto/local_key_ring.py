@@ -111,8 +111,8 @@ class FileKeyRing:
     def _read(self, stamp: _Stamp | None) -> None:
         """Reload the file. If that fails, keep the old stamp, so that the next check tries again.
 
-        The next check must try again, because some causes (the file's mode, our own lack of file descriptors)
-        can end without a change of the stamp.
+        The next check must try again, because people can remove some causes (the file's mode, our own lack of
+        file descriptors) without changing the stamp.
         """
         try:
             self._ring = LocalKeyRing(keyfile.read(self._path))

@@ -16,7 +16,7 @@ _VERSIONS_VALID_S = 30.0
 # twice a second, and each webhook needs a secret.
 _DEK_VALID_S = 60.0
 _MOST_DEKS = 1_000
-_MOST_DIGITS = 9  # the most digits of a version number
+_MOST_DIGITS = 9  # the maximum number of digits of a version
 
 
 class VaultKeyProvider:

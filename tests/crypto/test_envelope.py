@@ -187,7 +187,7 @@ def test_a_secret_does_not_open_for_another_row(other: Context) -> None:
 
 
 def test_the_data_is_bound_to_its_kind_even_when_the_key_is_not() -> None:
-    """Both kinds share one wrap label, so only the AAD of the data can stop a relabelled secret."""
+    """Both kinds share one wrap label, so only the AAD of the data detects a secret of the other kind."""
     relabelled = Context(b"euterpe-hook-v1\0", CREDENTIAL_FIELDS)
     sealed = seal(PLAINTEXT, CREDENTIALS, ring())
     assert CREDENTIALS.wrap_aad("k1") == relabelled.wrap_aad("k1")

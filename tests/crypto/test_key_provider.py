@@ -140,7 +140,7 @@ def test_a_rotation_keeps_old_secrets_and_wraps_new_ones_anew(rotatable: Rotatab
 
 
 def test_an_inactive_key_still_wraps_when_it_is_named(rotatable: Rotatable) -> None:
-    """The AAD names the KEK before the wrap, so a rotation between the two must not make the wrap fail."""
+    """The AAD names the KEK before the wrap. A rotation between the two must not make the wrap fail."""
     named = rotatable.provider.active_id
     rotated = rotatable.rotated()
     assert rotated.unwrap(named, rotated.wrap(named, DEK, AAD), AAD) == DEK

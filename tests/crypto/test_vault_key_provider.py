@@ -201,7 +201,7 @@ def test_a_decryption_that_fails_for_now_does_not_condemn_the_secret(vault: Vaul
 
 
 def test_one_refusal_to_decrypt_does_not_condemn_the_secret(vault: VaultServer) -> None:
-    """A proxy, or a Vault that is starting, may answer 400 once, but `CannotDecrypt` would be final."""
+    """A proxy, or a Vault that is starting, may answer 400 once. `CannotDecrypt` would not be retried."""
     provider = vault.provider(versions_valid_s=60.0)
     sealed = seal(b"secret", CONTEXT, provider)
     vault.answers = [errors(400, "missing client token")]
