@@ -12,10 +12,7 @@ from euterpe.domain.profiles import built_in_profiles
 from euterpe.domain.spec import WebhookEvent
 from euterpe.domain.strict_json import MIN_NUMBER
 from tests.domain.output_strategies import outputs
-from tests.domain.text_strategies import Json, matching, names, printable
-
-CANARY = "c4n4ry"
-"""Part of every secret in `requests`: text that contains it leaks a secret."""
+from tests.domain.text_strategies import CANARY, Json, matching, printable, queue_names
 
 secrets = matching(r"[!-~]{0,40}").map(lambda text: CANARY + text)
 queries = matching(r"[a-zA-Z0-9=&~._-]{0,20}").map(f"?sig={CANARY}{{}}".format)
@@ -144,7 +141,7 @@ settings = st.fixed_dictionaries(
         "status_webhook_url": st.none() | callback_urls,
         "webhook_events": st.none() | st.lists(st.sampled_from(get_args(WebhookEvent)), unique=True),
         "webhook_format": st.sampled_from(get_args(WebhookFormat)),
-        "queue": names,
+        "queue": queue_names,
         "priority": st.integers(0, 100),
         "group": st.none() | groups,
         "not_before": st.none() | instants,

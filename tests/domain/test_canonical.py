@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from euterpe.domain.canonical import (
     callback_queries,
     hide_query,
+    hls_keys,
     join_secrets,
     may_have_secrets,
     request_hash,
@@ -19,8 +20,8 @@ from euterpe.domain.profiles import built_in_profiles
 from euterpe.domain.spec import parse_spec, parse_spec_json
 from euterpe.domain.strict_json import canonical_json
 from tests.domain.documents import EXAMPLE, MINIMAL, altered
-from tests.domain.strategies import CANARY, requests
-from tests.domain.text_strategies import Json
+from tests.domain.strategies import requests
+from tests.domain.text_strategies import CANARY, Json
 
 SIGNED = {
     "source": {"url": "https://in.example/a.mov?X-Signature=abc&e=1"},
@@ -67,6 +68,48 @@ def test_a_signed_url_is_split_after_its_question_mark() -> None:
         "source_query": "?X-Signature=abc&e=1",
         "output_queries": {"a.mp4": "?sig=1"},
     }
+
+
+MARKED = {
+    **SIGNED,
+    "profile": None,
+    "outputs": [
+        {"name": name, "type": "mp4", "watermark": {"source": {"url": url}}}
+        for name, url in (
+            ("a", "https://in.example/logo.png?sig=c4n4ry1"),
+            ("b", "https://in.example/seal.png?sig=c4n4ry2"),
+            ("c", "s3://in/logo.png"),
+        )
+    ],
+}
+
+
+def test_the_signature_of_a_watermark_is_sealed() -> None:
+    spec = parse_spec(MARKED)
+    public, secret = split_secrets(spec)
+    assert CANARY not in canonical_json(public)
+    assert CANARY not in repr(spec)
+    assert [one["watermark"]["source"]["url"] for one in public["outputs"]] == [
+        "https://in.example/logo.png?",
+        "https://in.example/seal.png?",
+        "s3://in/logo.png",
+    ]
+    assert json.loads(secret or b"")["watermark_queries"] == {"a": "?sig=c4n4ry1", "b": "?sig=c4n4ry2"}
+    assert join_secrets(json.loads(canonical_json(public)), secret) == spec
+
+
+def test_a_job_whose_only_secret_is_the_signature_of_a_watermark_may_have_secrets() -> None:
+    outputs = [MARKED["outputs"][0]]  # type: ignore[index]
+    spec = parse_spec({**MINIMAL, "profile": None, "outputs": outputs, "credentials": None})
+    assert may_have_secrets(spec)
+    assert split_secrets(spec)[1] is not None
+
+
+def test_another_signature_of_a_watermark_is_the_same_request() -> None:
+    again = json.loads(json.dumps(MARKED).replace("c4n4ry", "fresh"))
+    assert hash_of(again) == hash_of(MARKED)
+    other = json.loads(json.dumps(MARKED).replace("logo.png", "other.png"))
+    assert hash_of(other) != hash_of(MARKED)
 
 
 def test_what_was_stored_without_the_question_marks_is_joined_too() -> None:
@@ -119,7 +162,7 @@ def test_a_worker_of_the_release_before_knows_every_field_of_plain_outputs() -> 
             "name": "mp4",
             "type": "mp4",
             "video": {"codec": "h264", "height": 720, "crf": 22},
-            "audio": {"codec": "aac"},  # that worker's default is 128, too
+            "audio": {"codec": "aac"},  # the older worker's default bit rate is also 128 kbit/s
         },
         {"name": "sound", "type": "m4a", "audio": aac},
         {"name": "poster", "type": "image", "at": ["50%"]},
@@ -151,7 +194,14 @@ def test_an_output_of_a_newer_type_is_stored_with_all_its_settings() -> None:
             "end": None,
             "optional": False,
             "metadata": "strip",
-            "audio": {"codec": "opus", "bitrate_kbps": None, "channels": "stereo", "language": None},
+            "audio": {
+                "codec": "opus",
+                "bitrate_kbps": None,
+                "channels": "stereo",
+                "language": None,
+                "loudness": None,
+                "copy": "never",
+            },
         }
     ]
 
@@ -257,7 +307,7 @@ def test_a_request_without_audio_differs_from_one_with_the_default_audio() -> No
 
 @pytest.mark.parametrize("kind", ["mp4", "m4a", "hls"])
 def test_sound_that_spells_out_a_default_hashes_as_before(kind: str) -> None:
-    """In the first release the models had these defaults, so the hashes left them out."""
+    """In the first release, these values were the models' defaults, which the hash left out."""
 
     def hashed(**audio: Any) -> str:
         video = {"video": {"ladder": [720]}} if kind == "hls" else {}
@@ -296,7 +346,7 @@ def test_a_callback_url_is_split_after_its_question_mark() -> None:
 
 
 def test_a_callback_url_that_was_stored_whole_stays_as_it_is() -> None:
-    """Rows from the time before queries were sealed have no sealed part."""
+    """Rows that were stored before queries were sealed have no sealed part."""
     public, _ = split_secrets(parse_spec(MINIMAL))
     old = {**public, "status_webhook_url": WITH_CALLBACKS["status_webhook_url"]}
     assert join_secrets(old, None, None).status_webhook_url == WITH_CALLBACKS["status_webhook_url"]
@@ -321,3 +371,58 @@ def test_the_query_of_a_callback_url_counts_for_the_hash() -> None:
 )
 def test_an_answer_that_quotes_the_query_is_kept_without_it(answer: str, shown: str) -> None:
     assert hide_query(answer, "https://requester.example/hook?a=1&token=canary-1&b=canary%201") == shown
+
+
+KEY = "00112233445566778899aabbccddeeff"
+ENCRYPTED = {
+    **MINIMAL,
+    "profile": None,
+    "outputs": [
+        {
+            "name": name,
+            "type": "hls",
+            "video": {"ladder": "auto"},
+            "encryption": {"key_url": "https://keys.example/1", "key": key},
+        }
+        for name, key in (("one", KEY.upper()), ("two", "f" * 32))
+    ]
+    + [{"name": "clear", "type": "hls", "video": {"ladder": "auto"}}],
+}
+
+
+def test_the_keys_of_hls_are_sealed_apart() -> None:
+    spec = parse_spec(ENCRYPTED)
+    public, secret = split_secrets(spec)
+    assert secret is None
+    assert json.loads(hls_keys(spec) or b"") == {"one": KEY, "two": "f" * 32}
+    shown = canonical_json(public) + repr(spec) + spec.model_dump_json()
+    assert not [key for key in (KEY, "f" * 32) if key in shown.lower()]
+    assert may_have_secrets(spec)
+    stored = {"method": "aes-128", "key_url": "https://keys.example/1", "iv": None}
+    assert [output.get("encryption") for output in public["outputs"]] == [stored, stored, None]
+
+
+def test_a_job_without_encryption_has_no_keys() -> None:
+    spec = parse_spec(MINIMAL)
+    assert hls_keys(spec) is None
+    assert not may_have_secrets(spec)
+
+
+def test_a_stored_job_is_complete_without_its_keys() -> None:
+    keys = {"type": "s3", "access_key_id": "AKIA", "secret_access_key": "s3cret"}
+    public, secret = split_secrets(parse_spec({**ENCRYPTED, "credentials": keys}))
+    assert secret is not None
+    assert KEY not in secret.decode()
+    joined = join_secrets(json.loads(canonical_json(public)), secret)
+    assert joined.credentials is not None
+    assert hls_keys(joined) is None
+    assert split_secrets(joined) == (public, secret)
+
+
+def test_another_key_is_no_other_request() -> None:
+    """The hash is stored. If it covered the key, a reader of the hash could test guesses of the key."""
+    other = altered(ENCRYPTED, "outputs", 0, "encryption", "key", to="e" * 32)
+    assert hash_of(ENCRYPTED) == hash_of(other)
+    elsewhere = altered(ENCRYPTED, "outputs", 0, "encryption", "key_url", to="https://keys.example/2")
+    assert hash_of(ENCRYPTED) != hash_of(elsewhere)
+    assert hash_of(ENCRYPTED) != hash_of(altered(ENCRYPTED, "outputs", 0, "encryption", to=None))

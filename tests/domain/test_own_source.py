@@ -51,6 +51,24 @@ def test_an_output_to_another_object_replaces_no_source(source: str, output: str
     assert not replaces_its_source(spec(source, output))
 
 
+@pytest.mark.parametrize(
+    ("mark", "output"),
+    [
+        ("s3://b/out/card.webp", "s3://b/out/"),
+        ("file:///media/a/card%2Ewebp", "file:///media/a/"),
+        ("https://h/logo.webp?sig=1", {"card.webp": "https://H:443/logo.webp?sig=2"}),
+    ],
+)
+def test_an_output_onto_its_own_watermark_is_known_from_the_spec(
+    mark: str, output: str | dict[str, str]
+) -> None:
+    card = {"name": "card", "type": "preview", "watermark": {"source": {"url": mark}}}
+    assert replaces_its_source(spec("gs://b/out/film.mp4", output, outputs=[card]))
+    still = {"name": "card", "type": "image", "at": ["0s"], "watermark": {"source": {"url": mark}}}
+    job = spec("gs://b/out/film.mp4", output, outputs=[still])
+    assert find_overwritten_source(job, ["card/1.jpg", "card.webp"]) == "card.webp"
+
+
 def test_buckets_of_one_name_at_two_endpoints_are_two_buckets() -> None:
     pair = {"source": {**S3, "endpoint": "https://one.example"}, "output": S3}
     assert not replaces_its_source(spec("s3://b/out/mp4.mp4", "s3://b/out/", credentials=pair))

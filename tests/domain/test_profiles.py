@@ -1,4 +1,7 @@
-"""The built-in profiles, and the files of an operator: read, refused with every error, never shadowing."""
+"""The built-in profiles, and the profiles of an operator.
+
+An invalid file is refused with all of its errors. No file replaces a built-in profile.
+"""
 
 from collections.abc import Mapping
 
@@ -78,7 +81,7 @@ def test_there_is_a_profile_for_each_kind_of_use() -> None:
 
 
 def test_the_outputs_of_the_first_profiles_are_those_of_the_first_release() -> None:
-    """A worker of the release before resolves these two names by itself, so they must stay as they are."""
+    """A worker of the previous release resolves these two names itself, so their outputs must not change."""
     (film,) = BUILT_IN["h264-720p"].outputs
     (sound,) = BUILT_IN["audio-aac"].outputs
     aac = {"codec": "aac", "bitrate_kbps": 128}
@@ -120,6 +123,29 @@ def test_an_operator_cannot_replace_a_built_in_profile() -> None:
         "h264-720p.toml: a built-in profile has this name",
         "podcast.toml: a built-in profile has this name",
     )
+
+
+def test_a_profile_may_have_a_watermark_but_no_signature() -> None:
+    """Every requester can read all profiles, so a profile must not contain a signature."""
+
+    def own(url: str) -> bytes:
+        return OWN + f'watermark = {{ source = {{ url = "{url}" }} }}\n'.encode()
+
+    profiles = with_operator_profiles({"our-own.toml": own("s3://brand/logo.png")})
+    assert "s3://brand/logo.png" in str(profiles["our-own"].document())
+    with pytest.raises(InvalidProfiles, match="signed URL") as refused:
+        with_operator_profiles({"our-own.toml": own("https://brand.example/logo.png?sig=c4n4ry")})
+    assert "c4n4ry" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["", ', key = "c0ffee11c0ffee22c0ffee33c0ffee44"'])
+def test_a_profile_has_no_encryption(key: str) -> None:
+    """Every requester can read all profiles, so a profile cannot have a key."""
+    output = OWN.replace(b'type = "mp4"', b'type = "hls"').split(b"video")[0]
+    lines = f'video = {{ ladder = [720] }}\nencryption = {{ key_url = "https://keys.example/1"{key} }}\n'
+    with pytest.raises(InvalidProfiles, match="outputs: must not have encryption") as refused:
+        with_operator_profiles({"our-own.toml": output + lines.encode()})
+    assert "c0ffee" not in str(refused.value)
 
 
 def test_every_error_of_every_file_is_named() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from euterpe.domain.canonical import join_secrets, split_secrets
 from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.outputs import Mp4Output
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.spec import JobSpec, parse_spec
 from tests.domain.documents import messages_of
@@ -137,6 +138,64 @@ def test_what_does_not_fit_the_job_is_refused_by_its_field(
 ) -> None:
     with pytest.raises(InvalidSpec, match=where):
         replaced(job, document, is_known=is_known)
+
+
+MARKED = {
+    **BUCKETS,
+    "profile": None,
+    "credentials": OLD,
+    "outputs": [
+        {
+            "name": "a",
+            "type": "mp4",
+            "watermark": {"source": {"url": "https://in.example/logo.png?sig=1"}, "opacity": 0.5},
+        },
+        {"name": "b", "type": "mp4"},
+        {"name": "c", "type": "mp4", "watermark": {"source": {"url": "s3://in/logo.png"}}},
+    ],
+}
+NEW_MARKS = {"watermark_urls": {"a": "https://in.example/logo.png?sig=5"}}
+
+
+def watermark_url(spec: JobSpec) -> str:
+    output = (spec.outputs or ())[0]
+    assert isinstance(output, Mp4Output)
+    assert output.watermark is not None
+    return output.watermark.source.url
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_signed_watermarks_get_new_signatures(is_known: bool) -> None:
+    spec = replaced(MARKED, {"credentials": KEYS, **NEW_MARKS}, is_known=is_known)
+    assert watermark_url(spec) == NEW_MARKS["watermark_urls"]["a"]
+
+
+def test_the_signature_of_a_watermark_is_kept_when_it_can_be_read() -> None:
+    spec = replaced(MARKED, {"credentials": KEYS}, is_known=True)
+    assert watermark_url(spec) == "https://in.example/logo.png?sig=1"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"credentials": KEYS}, "is required: the job's watermarks are signed URLs"),
+        ({"credentials": KEYS, "watermark_urls": {"b": "https://in.example/logo.png?sig=5"}}, "must be the"),
+        (
+            {"credentials": KEYS, "watermark_urls": {"a": "https://evil.example/logo.png?a"}},
+            "must be the",
+        ),
+        (
+            {"credentials": KEYS, "watermark_urls": {**NEW_MARKS["watermark_urls"], "c": "https://h/a?b"}},
+            "must be the",
+        ),
+    ],
+)
+def test_watermarks_that_are_not_those_of_the_job_are_refused(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        new_secret(public_of(MARKED), document)
+    ((loc, found),) = messages_of(refused.value).items()
+    assert loc == ("watermark_urls",)
+    assert found.startswith(message)
 
 
 def test_urls_without_any_signature_are_no_secret() -> None:

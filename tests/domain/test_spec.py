@@ -1,5 +1,5 @@
 import json
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,10 @@ def test_all_errors_are_reported_together() -> None:
     assert refusals(document) == {
         ("source",): "is required",
         ("profile",): "must be a profile that GET /transcode/profiles lists",
-        ("queue",): "must be 1 to 64 characters of a-z, 0-9, '.', '_' and '-', the first a letter or a digit",
+        ("queue",): (
+            "must be 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-', "
+            "the first a letter or a digit"
+        ),
         ("priority",): "must be at most 100",
         ("group",): "must be an object",
         ("colour",): "is not a known field",
@@ -215,3 +218,17 @@ def test_a_spec_does_not_change() -> None:
 def test_a_stored_spec_reads_like_the_request_that_it_was() -> None:
     public, _ = split_secrets(parse_spec(MINIMAL | {"group": "a", "not_before": "2030-01-31T13:00:00+01:00"}))
     assert (public["group"], public["not_before"]) == ({"id": "a", "limit": 1}, "2030-01-31T12:00:00.000Z")
+
+
+def test_watermarks_that_differ_only_in_the_query_are_refused() -> None:
+    def outputs(*queries: str) -> list[dict[str, Any]]:
+        url = "https://in.example/render"
+        marks = [{"source": {"url": f"{url}?{query}"}} for query in queries]
+        return [{"name": f"o{n}", "type": "mp4", "watermark": mark} for n, mark in enumerate(marks)]
+
+    with pytest.raises(InvalidSpec) as refusal:
+        parse_spec({**MINIMAL, "profile": None, "outputs": outputs("id=red", "id=red", "id=blue")})
+    (error,) = refusal.value.errors
+    assert error.loc == ("outputs", 2, "watermark", "source", "url")
+    assert "blue" not in error.msg
+    assert parse_spec({**MINIMAL, "profile": None, "outputs": outputs("id=red", "id=red")})

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.spec import JobSpec, parse_spec, parse_spec_json
 from tests.domain.documents import EXAMPLE, Loc, altered, messages_of, refusals
-from tests.domain.strategies import CANARY, arbitrary_json, damaged_requests, requests
+from tests.domain.strategies import arbitrary_json, damaged_requests, requests
+from tests.domain.text_strategies import CANARY
 
 CYCLE: list[Any] = []
 CYCLE.append(CYCLE)

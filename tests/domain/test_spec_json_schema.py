@@ -1,4 +1,7 @@
-"""The JSON Schema accepts the requests that the models accept. A small validator replaces the clients'."""
+"""The JSON Schema accepts the requests that the models accept.
+
+A small validator represents the validators of clients.
+"""
 
 import re
 from typing import Any
@@ -84,6 +87,15 @@ def _allows_number(schema: dict[str, Any], value: float) -> bool:
     return in_bounds and ("multipleOf" not in schema or value % schema["multipleOf"] == 0)
 
 
+LOCK = {"key_url": "https://keys.example/1", "key": "c0ffee11c0ffee22c0ffee33c0ffee44"}
+
+
+def test_the_schema_allows_encryption_with_a_key_and_hides_it() -> None:
+    assert allows(SCHEMA, altered(EXAMPLE, "outputs", 0, "encryption", to=LOCK))
+    key = SCHEMA["$defs"]["Encryption"]["properties"]["key"]
+    assert (key["format"], key["writeOnly"]) == ("password", True)
+
+
 @given(requests())
 def test_the_schema_allows_every_valid_request(document: Document) -> None:
     assert allows(SCHEMA, document)
@@ -126,6 +138,10 @@ def test_the_schema_allows_every_valid_request(document: Document) -> None:
         altered(EXAMPLE, "outputs", 1, "video", "crf", to=64),
         altered(EXAMPLE, "outputs", 2, "type", to="avi"),
         altered(EXAMPLE, "outputs", 3, "at", to=["noon"]),
+        altered(EXAMPLE, "outputs", 0, "encryption", to={"key_url": LOCK["key_url"]}),
+        altered(EXAMPLE, "outputs", 0, "encryption", to={**LOCK, "key": None}),
+        altered(EXAMPLE, "outputs", 0, "encryption", to={**LOCK, "key": "c0ffee"}),
+        altered(EXAMPLE, "outputs", 0, "encryption", to={**LOCK, "method": "sample-aes"}),
     ],
 )
 def test_the_schema_refuses_what_the_service_refuses(wrong: Any) -> None:

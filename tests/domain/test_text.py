@@ -5,8 +5,10 @@ from euterpe.domain.spec import parse_spec
 from euterpe.domain.text import Kind, check_text, display_text
 from tests.domain.documents import MINIMAL, refusals
 
+QUEUES = ["a", "default", "0", "high-priority", "EU", "jobs:stream:high"]
 
-@pytest.mark.parametrize("name", ["a", "default", "0", "high-priority", "v1.2_x", "a" * 64])
+
+@pytest.mark.parametrize("name", [*QUEUES, "v1.2_x", "a" * 128])
 def test_queue_names(name: str) -> None:
     assert check_text("queue", name, "queue") == name
     assert parse_spec(MINIMAL | {"queue": name}).queue == name
@@ -16,7 +18,7 @@ def test_queue_names(name: str) -> None:
     "name",
     [
         "",
-        "A",
+        ":a",
         "-a",
         ".a",
         "_a",
@@ -26,7 +28,7 @@ def test_queue_names(name: str) -> None:
         "a\0",
         "é",
         "\ud800",
-        "a" * 65,
+        "a" * 129,
         "a\x1b[0m",
         None,
         7,

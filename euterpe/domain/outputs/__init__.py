@@ -12,12 +12,23 @@ from euterpe.domain.outputs.adaptive import (
     HlsOutput,
     Rung,
     SegmentedOutput,
+    encryptions,
 )
 from euterpe.domain.outputs.common import BaseOutput, Crop, Pad, PictureOutput
+from euterpe.domain.outputs.encryption import Encryption
 from euterpe.domain.outputs.files import FilmOutput, MovOutput, Mp4Output, Video, WebmOutput
 from euterpe.domain.outputs.pictures import BEST, ImageOutput, PreviewOutput, SpriteOutput
-from euterpe.domain.outputs.sound import Audio, FlacOutput, M4aOutput, Mp3Output, OpusOutput, SoundOutput
+from euterpe.domain.outputs.sound import (
+    Audio,
+    FlacOutput,
+    Loudness,
+    M4aOutput,
+    Mp3Output,
+    OpusOutput,
+    SoundOutput,
+)
 from euterpe.domain.outputs.tags import Tags
+from euterpe.domain.outputs.watermark import Watermark
 
 __all__ = [
     "BEST",
@@ -27,10 +38,12 @@ __all__ = [
     "BaseOutput",
     "Crop",
     "DashOutput",
+    "Encryption",
     "FilmOutput",
     "FlacOutput",
     "HlsOutput",
     "ImageOutput",
+    "Loudness",
     "M4aOutput",
     "MovOutput",
     "Mp3Output",
@@ -47,7 +60,9 @@ __all__ = [
     "SpriteOutput",
     "Tags",
     "Video",
+    "Watermark",
     "WebmOutput",
+    "encryptions",
     "single_file",
 ]
 

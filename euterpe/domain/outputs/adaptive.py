@@ -1,6 +1,6 @@
 """Outputs for adaptive players: a ladder of renditions in segments, for HLS, for MPEG-DASH, or for both."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -15,24 +15,25 @@ from pydantic import (
 )
 
 from euterpe.domain.codecs import Codec
-from euterpe.domain.model import LIST, NULL, Items, StrictModel, by_form, problems_at
+from euterpe.domain.model import LIST, Items, StrictModel, by_form, problems_at
 from euterpe.domain.outputs.common import (
+    BaseOutput,
     CodecName,
     Crf,
     Fps,
     Hdr,
     Height,
-    Language,
-    PictureOutput,
+    Subtitles,
     VideoRate,
     check_hdr,
     codec_in,
     out_of_range,
 )
+from euterpe.domain.outputs.encryption import Encryption
+from euterpe.domain.outputs.quality import MeasuredOutput, QualityTarget
 from euterpe.domain.outputs.sound import Audio, Sounds
 
 MOST_RUNGS = 10
-MOST_SUBTITLES = 32
 
 
 class Rung(StrictModel):
@@ -41,7 +42,7 @@ class Rung(StrictModel):
     height: Height
     """The shorter side in pixels: 720 makes 1280×720 or 720×1280. A source is never enlarged."""
     bitrate_kbps: VideoRate | None = None
-    """The bit rate in kbit/s: the highest if the quality is constant. Null means no limit of its own."""
+    """The bit rate in kbit/s: with `crf` the highest, without it the average. Null means our own limit."""
     crf: Crf | None = None
     """The constant rate factor. Null means the codec's default, or with `bitrate_kbps` an average rate."""
 
@@ -90,32 +91,49 @@ class AdaptiveVideo(StrictModel):
     ladder: Annotated[Ladder, AfterValidator(_check_ladder)]
     """The renditions from the greatest height to the least, or `auto` to choose them by the source."""
     fps: Fps | None = None
-    """The most pictures in a second. Null keeps those of the source, up to 60."""
+    """The highest number of pictures per second. Null keeps that of the source, up to 60."""
     hdr: Annotated[Hdr, AfterValidator(check_hdr)] = "sdr"
     """Whether an HDR source is mapped to SDR (`sdr`) or stays HDR with 10 bits (`keep`)."""
+    target: QualityTarget = None
+    """The target VMAF of each rung: samples decide its `crf`. Its `bitrate_kbps` is then the highest rate."""
 
 
-Subtitles = Annotated[
-    Annotated[Literal["all"], Tag("all")]
-    | Annotated[tuple[Language, ...], Items(1, MOST_SUBTITLES, unique=True), LIST]
-    | Annotated[None, NULL],
-    by_form("a list of languages, 'all', or null for none", "all"),
-]
+def _never_copied(audio: Sounds) -> Sounds:
+    """Raise for sound that may be copied: each segment must decode alone, and end with the picture."""
+    tracks = audio if isinstance(audio, tuple) else (audio,)
+    places = [place for place, one in enumerate(tracks) if isinstance(one, Audio) and one.copies == "auto"]
+    if places:
+        text = "must be 'never': streams for adaptive players are always encoded"
+        raise problems_at(
+            [(((place,) if isinstance(audio, tuple) else ()) + ("copy",), text) for place in places]
+        )
+    return audio
 
 
-class SegmentedOutput(PictureOutput):
+def _check_encryption(encryption: Encryption | None, info: ValidationInfo) -> Encryption | None:
+    kind = info.data.get("type", "hls")
+    if encryption is not None and kind != "hls":
+        raise ValueError(
+            f"must be null for {kind!r}: MPEG-DASH has no AES-128 of whole segments; use the type 'hls'"
+        )
+    return encryption
+
+
+class SegmentedOutput(MeasuredOutput):
     """The fields of all outputs for adaptive players."""
 
     segment_seconds: Annotated[int, Field(ge=1, le=60)] = 4
     """The length of a segment."""
     video: AdaptiveVideo
     """The picture and its renditions."""
-    audio: Sounds = Audio(codec="aac")
+    audio: Annotated[Sounds, AfterValidator(_never_copied)] = Audio(codec="aac")
     """The sound: one track, a list of tracks, all tracks of the source (`all`), or null for none."""
     subtitles: Subtitles = None
     """The subtitles, as WebVTT: those in these languages, all of the source (`all`), or null for none."""
     trick_play: bool = False
-    """Whether to write HLS lists of keyframes, with which players show pictures while they seek."""
+    """Whether to list the keyframes separately, which players show during fast playback and seeks."""
+    encryption: Annotated[Encryption | None, AfterValidator(_check_encryption)] = None
+    """The encryption of the segments with AES-128, for HLS only. Null means none."""
 
 
 class HlsOutput(SegmentedOutput):
@@ -137,3 +155,10 @@ class AdaptiveOutput(SegmentedOutput):
 
     type: Literal["adaptive"]
     """HLS and DASH with shared fMP4 segments."""
+
+
+def encryptions(outputs: Iterable[BaseOutput]) -> Iterator[tuple[int, str, Encryption]]:
+    """Yield the index, the name and the encryption of each output that is encrypted."""
+    for place, output in enumerate(outputs):
+        if isinstance(output, SegmentedOutput) and output.encryption is not None:
+            yield place, output.name, output.encryption

@@ -1,4 +1,4 @@
-"""Fields and rules that several types of output share: names, times, crop, padding, numbers and codecs."""
+"""The fields and rules that several types of output share: names, times, crop, padding, numbers, codecs."""
 
 import re
 from collections.abc import Iterable
@@ -6,25 +6,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, Tag, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from euterpe.domain.codecs import CODECS, Codec, CodecKind, codecs_for
-from euterpe.domain.model import StrictModel
+from euterpe.domain.model import LIST, NULL, Items, StrictModel, by_form
+from euterpe.domain.outputs.numbers import Rounded
+from euterpe.domain.outputs.watermark import Watermark
 from euterpe.domain.text import Name, TextRule
 
 # -- numbers
 
 _MOST_SECONDS = 1_000_000  # eleven days
-_DECIMALS = 6
-
-
-def _rounded(number: float) -> float:
-    """Return the number with the digits that a plan uses, and without a negative zero."""
-    return round(number, _DECIMALS) + 0.0
-
-
-Rounded = AfterValidator(_rounded)
 Seconds = Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False), Rounded]
 Fps = Annotated[float, Field(ge=1, le=240, allow_inf_nan=False), Rounded]
 Height = Annotated[int, Field(ge=16, le=4320, multiple_of=2)]
@@ -36,14 +29,14 @@ Edge = Annotated[int, Field(ge=0, le=16_384)]
 
 @dataclass(frozen=True)
 class _Misplaced:
-    """The codec of a request that its type of output cannot contain."""
+    """The mark for a codec in a request that the type of the output cannot contain."""
 
     allowed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CodecName:
-    """A rule for a text that is the name of a codec of this kind."""
+    """A validation rule: the text must be the name of a codec of this kind."""
 
     kind: CodecKind
 
@@ -67,10 +60,10 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def within_output(kind: CodecKind) -> BeforeValidator:
-    """Return a validator for the settings of one stream of an output, whose type decides about the codec.
+    """Return a validator for the settings of one stream. The type of the output limits the codecs.
 
-    It sets the default codec of the type, and marks a codec that the type cannot contain. So the settings are
-    validated once, with the codec that they will have, and every error in them is found.
+    The validator sets the default codec of the type, and marks a codec that the type cannot contain. So the
+    settings are validated only once, with the final codec, and all their errors are reported.
     """
 
     def settle(value: object, info: ValidationInfo) -> object:
@@ -100,7 +93,7 @@ def widest(codecs: Iterable[Codec], field: Literal["quality", "bit_rate"]) -> An
 
 
 def within(field: Literal["quality", "bit_rate"]) -> AfterValidator:
-    """Return a validator of a number by the bounds of the codec that is beside it."""
+    """Return a validator that checks a number against the bounds of the codec in the same settings."""
 
     def check(number: int | None, info: ValidationInfo) -> int | None:
         codec = codec_in(info)  # the field `codec` reports a wrong codec
@@ -112,7 +105,7 @@ def within(field: Literal["quality", "bit_rate"]) -> AfterValidator:
 
 
 def out_of_range(codec: Codec, field: Literal["quality", "bit_rate"], number: int) -> str | None:
-    """Return why the codec does not take this number, or None if it does."""
+    """Return the problem with this number for the codec, or None if the codec accepts the number."""
     allowed = codec.quality if field == "quality" else codec.bit_rate
     if allowed is None:
         return f"must be null: {codec.name} is lossless"
@@ -130,7 +123,7 @@ VideoRate = Annotated[int, widest(_VIDEO, "bit_rate")]
 
 
 def check_hdr(hdr: Hdr, info: ValidationInfo) -> Hdr:
-    """Raise for HDR in a codec that players expect to be SDR with 8 bits."""
+    """Raise for `keep` if players expect 8 bits and SDR from the codec."""
     codec = codec_in(info)
     if hdr == "keep" and codec is not None and not codec.keeps_hdr:
         raise ValueError(f"must be 'sdr' for {codec.name}: {quoted(_keeping_hdr())} can keep HDR")
@@ -202,6 +195,18 @@ def _language(text: str) -> str:
 
 Language = Annotated[str, TextRule(_language, {"pattern": f"^(?:{_LANGUAGE.pattern})$"})]
 
+MOST_SUBTITLES = 32
+Subtitles = Annotated[
+    Annotated[Literal["all"], Tag("all")]
+    | Annotated[tuple[Language, ...], Items(1, MOST_SUBTITLES, unique=True), LIST]
+    | Annotated[None, NULL],
+    by_form("a list of languages, 'all', or null for none", "all"),
+]
+
+# -- stream copy
+
+Copy = Literal["never", "auto"]
+
 # -- fields of outputs
 
 
@@ -232,5 +237,9 @@ class PictureOutput(BaseOutput):
 
     crop: Crop | None = None
     """The edges to cut off before anything else is done to the picture."""
+    rotate: Literal[0, 90, 180, 270] = 0
+    """The degrees to turn the upright picture clockwise, after the crop and before it is scaled."""
     pad: Pad | None = None
-    """Black bars that give the picture another shape, after it was cropped and scaled."""
+    """Black bars that give the picture another shape, after it was cropped, turned and scaled."""
+    watermark: Watermark | None = None
+    """A picture, such as a logo, that is laid over the pictures of the output."""

@@ -2,21 +2,23 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ValidationInfo
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo
 
 from euterpe.domain.model import StrictModel
 from euterpe.domain.outputs.common import (
     CodecName,
+    Copy,
     Crf,
     Fps,
     Hdr,
     Height,
-    PictureOutput,
+    Subtitles,
     VideoRate,
     check_hdr,
     within,
     within_output,
 )
+from euterpe.domain.outputs.quality import MeasuredOutput, QualityTarget
 from euterpe.domain.outputs.sound import Audio, Sounds
 from euterpe.domain.outputs.tags import Metadata
 
@@ -24,22 +26,29 @@ from euterpe.domain.outputs.tags import Metadata
 class Video(StrictModel):
     """Settings of the picture of a film file."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     codec: Annotated[str, CodecName("video")] = "h264"
-    """The codec of the picture. Left out, it is the default of the type of output."""
+    """The codec of the picture. By default, the type of output decides it."""
     height: Height | None = None
     """The shorter side in pixels: 720 makes 1280×720 or 720×1280. Null keeps the size. Never enlarged."""
     crf: Annotated[Crf | None, within("quality")] = None
-    """The constant rate factor. Lower is better and larger. Null means the codec's default."""
+    """The constant rate factor. Lower values give better and larger files. Null means the codec's default."""
     bitrate_kbps: Annotated[VideoRate | None, within("bit_rate")] = None
-    """The bit rate in kbit/s: beside `crf` the highest, and alone the average."""
+    """The bit rate in kbit/s: with `crf` the highest, without it the average."""
     fps: Fps | None = None
-    """The most pictures in a second. Null keeps those of the source, up to 60."""
+    """The highest number of pictures per second. Null keeps that of the source, up to 60."""
     hdr: Annotated[Hdr, AfterValidator(check_hdr)] = "sdr"
     """Whether an HDR source is mapped to SDR (`sdr`) or stays HDR with 10 bits (`keep`)."""
+    copies: Copy = Field(default="never", alias="copy")
+    """Whether a stream that already meets the request is copied (`auto`) or encoded again (`never`)."""
+    target: QualityTarget = None
+    """The target VMAF: samples of the film decide `crf`. `bitrate_kbps` is then the highest rate."""
 
 
 def _check_picture(video: Video | None, info: ValidationInfo) -> Video | None:
-    unused = [name for name in ("crop", "pad") if info.data.get(name) is not None]
+    unused = [name for name in ("crop", "rotate", "pad", "watermark", "measure") if info.data.get(name)]
+    unused += ["vmaf_min"] if info.data.get("vmaf_min") is not None else []
     if video is None and unused:
         raise ValueError(f"must not be null beside {unused[0]}")
     return video
@@ -55,11 +64,13 @@ Picture = Annotated[Annotated[Video, within_output("video")] | None, AfterValida
 SoundOfFilm = Annotated[Sounds, AfterValidator(_check_any)]
 
 
-class FilmOutput(PictureOutput):
+class FilmOutput(MeasuredOutput):
     """The fields of all outputs that are one film file."""
 
     metadata: Metadata = "strip"
     """The tags and chapters: none (`strip`), those of the source (`keep`), or those of this object."""
+    subtitles: Subtitles = None
+    """The text subtitles: those in these languages, all of the source (`all`), or null for none."""
 
 
 class Mp4Output(FilmOutput):

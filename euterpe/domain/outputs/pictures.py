@@ -6,7 +6,8 @@ from pydantic import BeforeValidator, Field
 
 from euterpe.domain.codecs import ImageFormat, PreviewFormat
 from euterpe.domain.model import Items
-from euterpe.domain.outputs.common import PictureOutput, Rounded, Width
+from euterpe.domain.outputs.common import PictureOutput, Width
+from euterpe.domain.outputs.numbers import Rounded
 from euterpe.domain.text import matching
 
 BEST = "best"
@@ -30,7 +31,7 @@ class ImageOutput(PictureOutput):
     type: Literal["image"]
     """Pictures in a folder."""
     at: Annotated[_Moments, BeforeValidator(_listed, json_schema_input_type=_Moments | Literal["best"])]
-    """The moments: shares of the duration (`50%`), seconds (`12.5s`), or `best` for a telling picture."""
+    """Moments: shares of the duration (`50%`), seconds (`12.5s`), or `best` for a representative picture."""
     format: ImageFormat = "jpeg"
     """The format of the pictures."""
     width: Width | None = None
@@ -60,8 +61,8 @@ class PreviewOutput(PictureOutput):
     format: PreviewFormat = "webp"
     """The format of the picture. WebP is several times smaller than GIF."""
     seconds: Annotated[float, Field(ge=0.1, le=30, allow_inf_nan=False), Rounded] = 3.0
-    """The length in seconds. It begins at `start`, and without it a little after the beginning."""
+    """The length in seconds. The preview begins at `start`, or by default at a tenth of the duration."""
     width: Annotated[int, Field(ge=16, le=1920, multiple_of=2)] = 480
     """The width in pixels. A picture is never enlarged."""
     fps: Annotated[float, Field(ge=1, le=30, allow_inf_nan=False), Rounded] = 10.0
-    """The pictures in a second."""
+    """The pictures per second."""

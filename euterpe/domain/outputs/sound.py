@@ -2,11 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Tag
+from pydantic import ConfigDict, Field, Tag
 
 from euterpe.domain.codecs import codecs_for
 from euterpe.domain.model import LIST, NULL, OBJECT, Items, StrictModel, by_form
-from euterpe.domain.outputs.common import BaseOutput, CodecName, Language, widest, within, within_output
+from euterpe.domain.outputs.common import (
+    BaseOutput,
+    CodecName,
+    Copy,
+    Language,
+    widest,
+    within,
+    within_output,
+)
+from euterpe.domain.outputs.numbers import Rounded
 from euterpe.domain.outputs.tags import Metadata
 
 Channels = Literal["stereo", "mono", "keep"]
@@ -14,8 +23,19 @@ MOST_TRACKS = 16
 BitRate = Annotated[int, widest(codecs_for("audio"), "bit_rate")]
 
 
+class Loudness(StrictModel):
+    """The loudness of a track (EBU R 128): one gain for the whole track, without any compression."""
+
+    target: Annotated[float, Field(ge=-70, le=-5, allow_inf_nan=False), Rounded] = -16.0
+    """The loudness in LUFS: -16 is usual for podcasts and the web, -23 for television."""
+    true_peak: Annotated[float, Field(ge=-9, le=0, allow_inf_nan=False), Rounded] = -1.0
+    """The highest true peak in dBTP. If the sound would exceed it, the gain is reduced."""
+
+
 class Audio(StrictModel):
     """Settings of one track of sound. In an output, `codec` is never null."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     codec: Annotated[str, CodecName("audio")] | None = None
     """The codec of the sound. Null means the default of the type of output."""
@@ -25,6 +45,10 @@ class Audio(StrictModel):
     """The channels of the output: those of the source, or a mix of them. No channel is ever added."""
     language: Language | None = None
     """The language of the track to take from the source, like `en`. Null means the best track."""
+    loudness: Loudness | None = None
+    """The loudness of the encoded track. Null keeps the loudness of the source."""
+    copies: Copy = Field(default="never", alias="copy")
+    """Whether a track that already meets the request is copied (`auto`) or encoded again (`never`)."""
 
 
 Sound = Annotated[Audio, within_output("audio")]

@@ -1,4 +1,4 @@
-"""The tags of a file: what a player shows as its title, artist and so on."""
+"""The tags of a file, which players show as its title, artist and so on."""
 
 from typing import Annotated, Literal
 
@@ -11,12 +11,12 @@ _Text = Annotated[str, printable(200)]
 
 
 class Tags(StrictModel):
-    """The tags of a file. The file gets these and no others."""
+    """The tags of a file. The file gets only these tags."""
 
     title: _Text | None = None
     """The title."""
     artist: _Text | None = None
-    """Who made it."""
+    """The artist or the author."""
     album: _Text | None = None
     """The album or the series."""
     genre: _Text | None = None
@@ -26,7 +26,7 @@ class Tags(StrictModel):
     comment: _Text | None = None
     """A comment."""
     copyright: _Text | None = None
-    """Who has the rights."""
+    """The holder of the rights."""
 
 
 Metadata = Annotated[

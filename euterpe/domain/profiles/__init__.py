@@ -13,12 +13,12 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.model import StrictModel
-from euterpe.domain.outputs import OutputSpec, OutputSpecs
+from euterpe.domain.outputs import OutputSpec, OutputSpecs, PictureOutput, encryptions
 from euterpe.domain.text import NAME, printable
 
 SUFFIX = ".toml"
@@ -30,7 +30,7 @@ ProfileName = Annotated[str, NAME]
 
 @dataclass(frozen=True)
 class Profile:
-    """A list of outputs with a name. `reason` says whom it is for, or why its numbers are as they are."""
+    """A named list of outputs. `reason` states its purpose, or why its numbers were chosen."""
 
     name: str
     description: str
@@ -53,7 +53,7 @@ Profiles = Mapping[str, Profile]
 
 
 class InvalidProfiles(EuterpeError):
-    """Files that are no profiles. `problems` has a line for each error in each file."""
+    """Raised for invalid profile files. `problems` has a line for each error in each file."""
 
     code = "invalid_profiles"
 
@@ -62,10 +62,21 @@ class InvalidProfiles(EuterpeError):
         super().__init__("\n".join(self.problems))
 
 
+def _check_secrets(outputs: tuple[OutputSpec, ...]) -> tuple[OutputSpec, ...]:
+    # Every requester can read a profile, so it must contain neither the signature of a URL nor a key.
+    if any(encryptions(outputs)):
+        raise ValueError("must not have encryption, because its key is a secret and profiles are public")
+    for output in outputs:
+        watermark = output.watermark if isinstance(output, PictureOutput) else None
+        if watermark is not None and "?" in watermark.source.url:
+            raise ValueError("must not have a watermark with a signed URL, because profiles are public")
+    return outputs
+
+
 class _ProfileFile(StrictModel):
     description: Annotated[str, printable(200)]
     reason: Annotated[str, printable(300)]
-    outputs: OutputSpecs
+    outputs: Annotated[OutputSpecs, AfterValidator(_check_secrets)]
 
 
 @cache
@@ -82,8 +93,8 @@ def built_in_profiles() -> Profiles:
 def with_operator_profiles(texts: Mapping[str, bytes]) -> Profiles:
     """Return the built-in profiles and those in an operator's files, which are given by file name.
 
-    Raise `InvalidProfiles` with every error in every file. The name of a built-in profile is an error, as one
-    name would mean different files in two installations.
+    Raise `InvalidProfiles` with every error in every file. The name of a built-in profile is an error,
+    because one name would mean different outputs in two installations.
     """
     built_in = built_in_profiles()
     own, problems = _parse_all(texts, built_in=False)

@@ -1,4 +1,4 @@
-"""What all types of output share: numbers, times, crop, padding and the choice of the codec."""
+"""The rules that all types of output share: numbers, times, crop, padding and the choice of the codec."""
 
 from fractions import Fraction
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from euterpe.domain.outputs import Audio, M4aOutput, Mp4Output, Pad, Tags, Video, WebmOutput
+from euterpe.domain.outputs import Audio, M4aOutput, Mp4Output, Pad, PictureOutput, Tags, Video, WebmOutput
 from euterpe.domain.spec import parse_spec
 from tests.domain.documents import EXAMPLE, altered, refusals
 from tests.domain.outputs.one_output import HLS, MP4, SPRITE, parsed, refused
@@ -69,6 +69,19 @@ def test_a_time_is_a_finite_number(number: Any) -> None:
 def test_a_time_has_microseconds_and_no_sign() -> None:
     part = parsed({"type": "m4a", "start": -0.0, "end": 1.00000049})
     assert (str(part.start), part.end) == ("0.0", 1.0)
+
+
+def test_a_picture_is_turned_by_quarters() -> None:
+    for kind in ("mp4", "sprite", "preview"):
+        turned = parsed({"type": kind, "rotate": 270})
+        assert isinstance(turned, PictureOutput)
+        assert turned.rotate == 270
+    for wrong in (45, -90, 360, "90", True, None):
+        assert list(refused({"type": "mp4", "rotate": wrong})) == [("rotate",)]
+    assert refused({"type": "mp4", "rotate": 90, "video": None}) == {
+        ("video",): "must not be null beside rotate"
+    }
+    assert list(refused({"type": "m4a", "rotate": 90})) == [("rotate",)]
 
 
 def test_crop_and_pad_need_a_picture() -> None:

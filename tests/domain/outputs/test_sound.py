@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.domain.outputs import M4aOutput, Mp4Output
+from euterpe.domain.outputs import Loudness, M4aOutput, Mp4Output
 from euterpe.domain.spec import parse_spec
 from tests.domain.outputs.one_output import parsed, refused, with_outputs
 
@@ -28,6 +28,28 @@ def test_sound_has_four_forms(audio: Any) -> None:
 def test_sound_has_no_other_form(audio: Any) -> None:
     (loc,) = refused({"type": "mp4", "audio": audio})
     assert loc[0] == "audio"
+
+
+@pytest.mark.parametrize(
+    ("loudness", "field"),
+    [
+        ({"target": -4.9}, "target"),
+        ({"target": -70.1}, "target"),
+        ({"target": None}, "target"),
+        ({"target": float("nan")}, "target"),
+        ({"true_peak": 0.1}, "true_peak"),
+        ({"true_peak": -9.1}, "true_peak"),
+        ({"lufs": -16}, "lufs"),
+    ],
+)
+def test_a_loudness_out_of_range_is_refused(loudness: Any, field: str) -> None:
+    assert ("audio", "loudness", field) in refused({"type": "m4a", "audio": {"loudness": loudness}})
+
+
+def test_a_loudness_has_the_defaults_of_podcasts() -> None:
+    sound = parsed({"type": "m4a", "audio": {"loudness": {}}})
+    assert isinstance(sound, M4aOutput)
+    assert sound.audio.loudness == Loudness(target=-16.0, true_peak=-1.0)
 
 
 def test_a_language_is_a_tag_in_any_case() -> None:

@@ -1,0 +1,13 @@
+"""Round the numbers of a request to the precision of a plan."""
+
+from pydantic import AfterValidator
+
+_DECIMALS = 6
+
+
+def _rounded(number: float) -> float:
+    """Return the number with the decimals that a plan uses, and 0.0 instead of -0.0."""
+    return round(number, _DECIMALS) + 0.0
+
+
+Rounded = AfterValidator(_rounded)
