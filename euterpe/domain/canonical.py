@@ -1,9 +1,11 @@
 """Split a spec into a public part and a secret part to seal, and compute the hash of the request.
 
-The secret part has the credentials and the queries of signed URLs, because such a query contains the
-signature. The secret part only gives access to storage, so the hash does not cover it. The hash covers the
-public part, including the queries of callback URLs. The queries of callback URLs are sealed separately
-(`store/secrets/callbacks.py`), because they are kept longer than the secret part.
+The secret part has the credentials and the queries of signed URLs (of the source, the watermarks and the
+outputs), because such a query contains the signature. The secret part only gives access to storage, so the
+hash does not cover it. The hash covers the public part, including the queries of callback URLs. The queries
+of callback URLs are sealed separately (`store/secrets/callbacks.py`), because they are kept longer than the
+secret part. The keys of HLS outputs are sealed separately too (`store/secrets/hls_keys.py`), because they
+stay when the credentials are replaced. The field `key` of `Encryption` is left out of every dump of a model.
 """
 
 import json
@@ -16,30 +18,41 @@ from pydantic import SecretStr
 
 from euterpe.domain.codecs import codecs_for
 from euterpe.domain.locations import split_query, without_query
-from euterpe.domain.spec import JobSpec, parse_stored_spec
+from euterpe.domain.outputs import encryptions
+from euterpe.domain.spec import JobSpec, parse_stored_spec, resolve_outputs
 from euterpe.domain.strict_json import canonical_text
+from euterpe.domain.watermark_urls import (
+    watermark_queries,
+    watermark_urls,
+    with_watermark_queries,
+    without_watermark_queries,
+)
 
 CallbackField = Literal["refresh_url", "status_webhook_url"]
 CALLBACK_FIELDS: tuple[CallbackField, CallbackField] = ("refresh_url", "status_webhook_url")
 # Shorter values are not masked, because they may occur in any text by chance.
 _SHORTEST_TOKEN = 6
-# The release before knows these profiles and these types of output, but none of these fields.
+# The previous release knows these profiles and these types of output, but none of the fields below.
 _OLDER_PROFILES = ("h264-720p", "audio-aac")
 _OLDER_OUTPUTS = ("hls", "mp4", "m4a", "image", "sprite")
-_NEWER_FIELDS = ("webhook_format",)
+_NEWER_FIELDS = ("webhook_format", "allow_truncated")
 _NEWER_OUTPUT_FIELDS = frozenset(
     {
         *("start", "end", "optional", "crop", "pad", "metadata", "subtitles", "trick_play", "fragmented"),
-        *("bitrate_kbps", "fps", "hdr", "channels", "language", "format", "width"),
+        *("bitrate_kbps", "fps", "hdr", "channels", "language", "format", "width", "copy", "rotate"),
+        *("loudness", "watermark", "measure", "vmaf_min", "target", "encryption"),
     }
 )
 _HIDDEN = "…"
 
 
 def may_have_secrets(spec: JobSpec) -> bool:
-    """Return False if the spec has nothing to seal: no credentials, and no query in any URL."""
-    urls = (spec.source.url, *(spec.output.urls or {}).values(), spec.refresh_url, spec.status_webhook_url)
-    return spec.credentials is not None or any("?" in url for url in urls if url is not None)
+    """Return False if the spec has nothing to seal: no credentials or key, and no query in any URL."""
+    callbacks = (spec.refresh_url, spec.status_webhook_url)
+    media = (spec.source.url, *(spec.output.urls or {}).values(), *watermark_urls(spec).values())
+    urls = (*media, *callbacks)
+    has_query = any("?" in url for url in urls if url is not None)
+    return spec.credentials is not None or has_query or hls_keys(spec) is not None
 
 
 def callback_queries(spec: JobSpec) -> bytes | None:
@@ -47,6 +60,19 @@ def callback_queries(spec: JobSpec) -> bytes | None:
     urls = zip(CALLBACK_FIELDS, (spec.refresh_url, spec.status_webhook_url), strict=True)
     queries = {name: split_query(url)[1] for name, url in urls if url is not None and "?" in url}
     return canonical_text(queries).encode() if queries else None
+
+
+def hls_keys(spec: JobSpec) -> bytes | None:
+    """Return the keys of the HLS outputs by name, as bytes to seal, or None if there are none.
+
+    The bytes are a JSON object of hex digits: `{"hls": "00112233445566778899aabbccddeeff"}`.
+    """
+    keys = {
+        name: encryption.key.get_secret_value()
+        for _, name, encryption in encryptions(resolve_outputs(spec))
+        if encryption.key is not None
+    }
+    return canonical_text(keys).encode() if keys else None
 
 
 def without_callback_queries(public: dict[str, Any]) -> dict[str, Any]:
@@ -97,16 +123,18 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON with its defaults, and the secret part (None if there are no secrets).
 
-    The outputs of a profile are in it beside its name, so that a worker needs no file of this installation.
-
-    A default of a field that is newer than the release before is left out, and so are the outputs of a
-    profile of that release: in a rolling upgrade a worker of that release would refuse them.
+    The public part has the outputs of a profile beside its name, so that a worker does not need the profile's
+    file. During a rolling upgrade, a worker of the previous release may read it. So leave out newer fields
+    that have their defaults, and the outputs of profiles that the previous release knows: it would refuse
+    both.
 
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.
     """
     public, secret = _split(spec, exclude_defaults=False)
     public["outputs"] = _stored_outputs(spec)
+    if "watermark_queries" in secret:
+        public["outputs"] = without_watermark_queries(public["outputs"], mark="?")
     if "source_query" in secret:
         public["source"]["url"] += "?"
     for name in secret.get("output_queries", ()):
@@ -118,31 +146,33 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
 
 
 def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = None) -> JobSpec:
-    """Return the complete spec. This reverses `split_secrets` and `callback_queries`."""
+    """Return the complete spec, without the keys. This reverses `split_secrets` and `callback_queries`."""
     public = with_callback_queries(public, callbacks)
     sealed = json.loads(secret) if secret else {}
     source, output = dict(public["source"]), dict(public["output"])
     source["url"] = without_query(source["url"]) + sealed.get("source_query", "")
+    outputs = public.get("outputs")
+    if outputs is not None:
+        outputs = with_watermark_queries(outputs, sealed.get("watermark_queries", {}))
     if output["urls"] is not None:
         queries = sealed.get("output_queries", {})
         output["urls"] = {
             name: without_query(url) + queries.get(name, "") for name, url in output["urls"].items()
         }
-    return parse_stored_spec(
-        {**public, "source": source, "output": output, "credentials": sealed.get("credentials")}
-    )
+    whole = {**public, "source": source, "output": output, "outputs": outputs}
+    return parse_stored_spec({**whole, "credentials": sealed.get("credentials")})
 
 
 def request_hash(spec: JobSpec) -> str:
     """Return a SHA-256 that is equal for a retried request and different for any other request.
 
     Credentials and signatures are left out, because a client that retries may send new credentials for the
-    same job. Defaults are left out too, so that a new field in a later version does not change old hashes. Of
-    a profile only the name counts, so that a change of the profile does not turn a retry into a conflict.
+    same job. Defaults are left out too, so that a new field in a later version does not change old hashes.
+    Only the name of a profile counts, so that a change of the profile does not turn a retry into a conflict.
     """
     public, _ = _split(spec, exclude_defaults=True)
     if spec.profile is None:
-        outputs = _dumped(spec, exclude_defaults=True)
+        outputs = without_watermark_queries(_dumped(spec, exclude_defaults=True))
         public["outputs"] = [_without_default_sound(output) for output in outputs]
     return sha256(canonical_text(public).encode()).hexdigest()
 
@@ -161,6 +191,8 @@ def _split(spec: JobSpec, *, exclude_defaults: bool) -> tuple[Json, Json]:
         public["output"]["urls"] = {name: url for name, (url, _) in halves.items()}
         if queries := {name: query for name, (_, query) in halves.items() if query}:
             secret["output_queries"] = queries
+    if queries := watermark_queries(spec):
+        secret["watermark_queries"] = queries
     return public, secret
 
 
@@ -179,7 +211,7 @@ def _stored_outputs(spec: JobSpec) -> list[Json] | None:
 
 
 def _without_newer(whole: Any, given: Any) -> Any:
-    """Return the settings without the newer fields that have their default, and so are not in `given`."""
+    """Return the settings without newer fields that have their defaults. `given` has no such fields."""
     if isinstance(whole, list) and isinstance(given, list):
         return [_without_newer(*pair) for pair in zip(whole, given, strict=True)]
     if not isinstance(whole, dict):
@@ -193,7 +225,7 @@ def _without_newer(whole: Any, given: Any) -> Any:
 
 
 def _without_default_sound(output: Json) -> Json:
-    """Return the output without settings of its sound that spell out a default.
+    """Return the output without sound settings that are equal to the defaults.
 
     The first releases had these defaults in the model, so their hashes leave them out.
     """

@@ -1,7 +1,7 @@
-"""The codecs of outputs. Each entry has the encoder, its options, its ranges and the allowed outputs.
+"""The table of the codecs of outputs: encoders, options, ranges and allowed outputs.
 
 To add a codec, add one entry to `_TABLE`. The request models, the ffmpeg arguments and the check of the
-finished files all read this table. No other module has an option of an encoder.
+finished files all read this table. No other module contains options of an encoder.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _ADAPTIVE: tuple[OutputType, ...] = ("hls", "dash", "adaptive")
 
 @dataclass(frozen=True)
 class Range:
-    """The allowed values of a number of a codec, and the default for a request that gives none."""
+    """The allowed values of a codec's quality or bit rate, and the default for a request without a value."""
 
     least: int
     most: int
@@ -45,22 +45,22 @@ class Range:
 class Codec:
     """A codec, with the name that ffmpeg uses.
 
-    `quality` is the CRF of a video (`crf`) and the encoder's quality number of a picture; `bit_rate` is in
-    kbit/s. The default bit rate of a video is the usual peak of 1080 lines at 30 pictures a second; that of
-    sound is for two channels. Lossless sound has neither.
+    `quality` is the CRF of a video (`crf`), or the encoder's quality number of a picture. `bit_rate` is in
+    kbit/s. The default bit rate of a video is the usual peak of 1080 lines at 30 pictures per second. The
+    default bit rate of sound is for two channels. Lossless sound has no quality and no bit rate.
 
     In the options, names in braces are replaced by numbers. `constant` is for a quality alone, `capped` for a
     quality with a highest bit rate, `average` for a bit rate alone, and `passes` for one of two passes.
 
-    `rated` is added to the options if there is any bit rate. With several pictures in work at once, the rate
-    control of three encoders sees sizes that depend on timing: 4 runs of x264, x265 and SVT-AV1 made 3, 4 and
-    4 different files. With these options each made one.
+    `rated` is added to the options of an encode with a bit rate. If an encoder works on several pictures at
+    once, its rate control sees sizes that depend on timing: 4 runs of x264, x265 and SVT-AV1 made 3, 4 and
+    4 different files. With the options `rated`, 4 runs of each encoder made the same file.
     """
 
     name: str
     kind: CodecKind
-    outputs: tuple[OutputType, ...]  # the types of output that may contain it
-    containers: tuple[Container, ...]  # the containers that may contain it, for copies of a stream
+    outputs: tuple[OutputType, ...]  # the types of output that may contain the codec
+    containers: tuple[Container, ...]  # the containers that may contain a copied stream of the codec
     encoder: str
     options: str = "{passes}"
     constant: str = ""
@@ -69,12 +69,13 @@ class Codec:
     rated: str = ""
     passes: str = ""
     quality: Range | None = None
+    probes: tuple[int, ...] = ()  # the qualities of a search for a target quality, the best first
     bit_rate: Range | None = None
-    sample_rates: tuple[int, ...] = ()  # of sound, in Hz, in ascending order
+    sample_rates: tuple[int, ...] = ()  # the sample rates of sound in Hz, ascending
     most_channels: int = 0
-    keeps_hdr: bool = False  # whether players expect 10 bits and HDR from it
-    least_side: int = 16  # the least width and height of a picture; 16 allows every ordinary picture
-    stream_name: str = ""  # the name that ffmpeg gives to its streams, if it is not `name`
+    keeps_hdr: bool = False  # whether players accept 10 bits and HDR in this codec
+    least_side: int = 16  # the smallest width and height of a picture; 16 allows every ordinary picture
+    stream_name: str = ""  # the name that ffmpeg gives to streams of the codec, if it differs from `name`
 
     @property
     def decoded_name(self) -> str:
@@ -93,9 +94,10 @@ class Codec:
     ) -> tuple[str, ...]:
         """Return the ffmpeg arguments that select the encoder and its options.
 
-        A `quality` with a `bit_rate` (in kbit/s) is a constant quality with this highest rate. A `bit_rate`
-        alone is the average rate, which two passes hold best: `statistics` is the beginning of the names of
-        the files between them. With neither, use the default quality, or the default bit rate of sound.
+        A `quality` with a `bit_rate` (in kbit/s) means a constant quality below this rate. A `bit_rate` alone
+        is the average rate, which is most accurate with two passes. The first pass writes files for the
+        second pass, whose names begin with `statistics`. Without `quality` and `bit_rate`, use the default
+        quality, or the default bit rate of sound.
         """
         if bit_rate is None and self.quality is not None:
             quality = self.quality.default if quality is None else quality
@@ -120,7 +122,7 @@ class Codec:
         return self.constant if bit_rate is None else self.capped
 
     def sample_rate_for(self, source: int | None) -> int:
-        """Return the lowest rate of this codec that keeps the source's, or its highest rate."""
+        """Return the codec's lowest sample rate that is not below the source's, or else its highest rate."""
         wanted = source or _USUAL_RATE
         return next((rate for rate in self.sample_rates if rate >= wanted), self.sample_rates[-1])
 
@@ -128,7 +130,8 @@ class Codec:
         """Return the default bit rate of sound in kbit/s, or None if the codec is lossless."""
         if self.bit_rate is None:
             return None
-        # One channel needs more than half the rate of two, because two channels share most of their sound.
+        # One channel gets the bit rate of two channels. Half of it would not be enough, because two channels
+        # share most of their sound.
         return min(self.bit_rate.most, self.bit_rate.default * max(channels, 2) // 2)
 
 
@@ -136,6 +139,7 @@ _USUAL_RATE = 48_000
 _RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 _LOSSLESS_RATES = (*_RATES, 64_000, 88_200, 96_000, 176_400, 192_000)
 _VIDEO_KBPS = (32, 200_000)
+_PROBES_OF_51, _PROBES_OF_63 = (12, 20, 28, 36), (12, 26, 40, 54)
 
 _TABLE = (
     Codec(
@@ -144,8 +148,8 @@ _TABLE = (
         (*_ADAPTIVE, "mp4", "mov"),
         ("mp4", "mov"),
         "libx264",
-        # With a lookahead thread x264 made 7 different files from one film in 25 runs; without that thread it
-        # made one file, in the same processor time.
+        # With a lookahead thread, 25 runs of x264 made 7 different files from one film. Without that thread,
+        # all runs made the same file, in the same processor time.
         "-preset veryfast -threads {threads} -x264-params sync-lookahead=0{rated}{more}{passes}",
         constant="-crf {quality}",
         capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
@@ -153,6 +157,7 @@ _TABLE = (
         rated=":sliced-threads=1",
         passes=":pass={number}:stats={log}",
         quality=Range(0, 51, 23),
+        probes=_PROBES_OF_51,
         bit_rate=Range(*_VIDEO_KBPS, 6_000),
     ),
     Codec(
@@ -161,17 +166,20 @@ _TABLE = (
         (*_ADAPTIVE, "mp4", "mov"),
         ("mp4", "mov"),
         "libx265",
-        # The number of frame threads is fixed, because it changes the output bytes, and by default it depends
-        # on the number of cores. With open GOPs, 4 of 50 pictures of a segment could not be decoded when a
-        # player began there. Apple's players accept HEVC only with the tag hvc1.
+        # The number of frame threads is fixed, because it changes the output bytes, and its default depends
+        # on the number of cores. With a limit on the rate and without const-vbv, the bytes also depend on
+        # how far the other threads are: of 24 encodes of a 720p film, 23 differed. With open GOPs, a player
+        # that began at a segment could not decode 4 of its 50 pictures. Apple's players accept HEVC only
+        # with the tag hvc1.
         "-preset veryfast -tag:v hvc1 "
         "-x265-params log-level=error:pools={threads}:frame-threads=2:open-gop=0{rated}{more}{passes}",
         constant="-crf {quality}",
         capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
         average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
-        rated=":frame-threads=1",
+        rated=":const-vbv=1",
         passes=":pass={number}:stats={log}",
         quality=Range(0, 51, 26),
+        probes=_PROBES_OF_51,
         bit_rate=Range(*_VIDEO_KBPS, 4_000),
         keeps_hdr=True,
     ),
@@ -186,6 +194,7 @@ _TABLE = (
         capped="-crf {quality} -b:v {rate}k",
         average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
         quality=Range(0, 63, 33),
+        probes=_PROBES_OF_63,
         bit_rate=Range(*_VIDEO_KBPS, 3_600),
         keeps_hdr=True,
     ),
@@ -201,9 +210,10 @@ _TABLE = (
         average="-b:v {rate}k",
         rated=":lp=1",
         quality=Range(0, 63, 35),
+        probes=_PROBES_OF_63,
         bit_rate=Range(*_VIDEO_KBPS, 3_000),
         keeps_hdr=True,
-        least_side=64,  # the least that SVT-AV1 encodes
+        least_side=64,  # SVT-AV1 encodes no smaller picture
     ),
     Codec(
         "aac",
@@ -299,7 +309,7 @@ IMAGE_CODECS: Mapping[ImageFormat, Codec] = MappingProxyType(
 PREVIEW_CODECS: Mapping[PreviewFormat, Codec] = MappingProxyType(
     {"webp": CODECS["webp_anim"], "gif": CODECS["gif"]}
 )
-# The container of each output of sound or film; those of pictures follow from their format.
+# The container of each type of output with sound or film. For pictures, the format decides the container.
 CONTAINERS: Mapping[OutputType, Container] = MappingProxyType(
     {
         "hls": "mp4",

@@ -89,6 +89,22 @@ class FileDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QualityDocument:
+    """The measured quality of a picture track: the encode compared with the encoder's input."""
+
+    vmaf: Annotated[float, about("the mean VMAF, from 0 to 100", 93.4, is_required=False)]
+    vmaf_p1: Annotated[float, about("the VMAF that 99 % of the pictures reach", 86.2, is_required=False)]
+    psnr: Annotated[float, about("the PSNR of the luma in dB", 42.7, is_required=False)]
+    ssim: Annotated[float, about("the mean SSIM of the luma, at most 1", 0.98712, is_required=False)]
+    xpsnr: Annotated[float, about("the XPSNR of the luma in dB", 41.9, is_required=False)]
+    crf: Annotated[int, about("the rate factor that a search for `target` chose", 31, is_required=False)]
+    predicted_vmaf: Annotated[float, about("the VMAF that the search predicted", 93.1, is_required=False)]
+    sample_seconds: Annotated[
+        float, about("the length of the samples that the search encoded", 12.0, is_required=False)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenditionDocument:
     """A track of an output: a picture in one size, a sound track, or a subtitle track."""
 
@@ -97,14 +113,33 @@ class RenditionDocument:
     width: Annotated[int | None, about("the width in pixels; null for sound", 1280, minimum=0)]
     height: Annotated[int | None, about("the height in pixels; null for sound", 720, minimum=0)]
     bitrate: Annotated[int | None, about("the average rate in bit/s", 2_500_000, minimum=0)]
-    language: Annotated[str | None, about("the language of the sound, if the source tells it", None)]
+    language: Annotated[str | None, about("the language of the track, if the source tells it", None)]
+    copied: Annotated[
+        bool,
+        about(
+            "whether the track was copied from the source and not encoded", example=False, is_required=False
+        ),
+    ]
+    measured_lufs: Annotated[
+        float | None, about("the loudness of the sound before its gain, if `loudness` was requested", None)
+    ]
+    gain_db: Annotated[float | None, about("the gain of the sound in dB, if `loudness` was requested", None)]
+    quality: Annotated[
+        Object | None,
+        about(
+            "the measured quality, with the metrics that were asked for; null for other tracks",
+            example_document(QualityDocument),
+            inner=QualityDocument,
+            is_required=False,
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarningDocument:
-    """Something that an output lacks of its source, or of the request."""
+    """Something of the source or of the request that an output lacks."""
 
-    code: Annotated[str, about("a stable code, listed on the page of media", "audio_track_dropped")]
+    code: Annotated[str, about("a stable code, which docs/media.md lists", "audio_track_dropped")]
     output: Annotated[str | None, about("the name of the output, or null for the whole job", "mp4")]
     message: Annotated[str, about("what is missing, for people", "sound track 2 (fre) is not included")]
 
@@ -140,6 +175,16 @@ class OutputDocument:
         Sequence[Object],
         about("the tracks of the output", [example_document(RenditionDocument)], inner=RenditionDocument),
     ]
+    quality: Annotated[
+        Object | None,
+        about(
+            "the measured quality, for several renditions the lowest of each score; null if nothing was "
+            "measured",
+            example_document(QualityDocument),
+            inner=QualityDocument,
+            is_required=False,
+        ),
+    ]
 
 
 Outputs = Annotated[
@@ -154,7 +199,7 @@ Outputs = Annotated[
 class ErrorDocument:
     """The error of a job's last attempt."""
 
-    code: Annotated[str, about("a stable code, listed on the page of errors", "source_forbidden")]
+    code: Annotated[str, about("a stable code, which docs/errors.md lists", "source_forbidden")]
     message: Annotated[str, about("what happened, for people", "s3://in/a.mov: answered 403")]
     retryable: Annotated[bool, about("whether another attempt may help", example=False)]
     phase: Annotated[str | None, about("the status of the job when it failed", "fetching", is_required=False)]
@@ -194,7 +239,7 @@ class StatusDocument(JobFields):
     warnings: Annotated[
         Sequence[Object],
         about(
-            "what the outputs lack of the source or of the request",
+            "what the outputs lack compared with the source or the request",
             [example_document(WarningDocument)],
             inner=WarningDocument,
         ),
@@ -215,6 +260,89 @@ class StatusDocument(JobFields):
     next_attempt_at: Annotated[
         str | None,
         about("the earliest time of the next attempt, while the job waits for it", None, format="date-time"),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTrackDocument:
+    """A track of a planned output: a picture in one size, a sound track, a subtitle track, or stills."""
+
+    kind: Annotated[
+        str, about("the kind of the track", "video", enum=["video", "audio", "subtitle", "image"])
+    ]
+    codec: Annotated[str, about("the codec", "h264")]
+    action: Annotated[
+        str,
+        about(
+            "whether the stream of the source is copied, encoded, or converted to text",
+            "encode",
+            enum=["copy", "encode", "convert"],
+        ),
+    ]
+    width: Annotated[int | None, about("the width in pixels; null for sound and text", 1280, minimum=0)]
+    height: Annotated[int | None, about("the height in pixels; null for sound and text", 720, minimum=0)]
+    bitrate: Annotated[
+        int | None, about("the expected average rate in bit/s; null if it is not known", 2_500_000, minimum=0)
+    ]
+    language: Annotated[str | None, about("the language, if the source tells it", None)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedOutputDocument:
+    """An output as a plan would make it."""
+
+    name: Annotated[str, about("the name of the output in the request", "mp4")]
+    duration_seconds: Annotated[float | None, about("the length of the media; null for pictures", 60.0)]
+    expected_bytes: Annotated[
+        int | None,
+        about(
+            "an estimate of the size of all files; it may be wrong by half, because the bytes of a constant "
+            "quality depend on the pictures",
+            19_000_000,
+            minimum=0,
+        ),
+    ]
+    tracks: Annotated[
+        Sequence[Object],
+        about("the tracks", [example_document(PlannedTrackDocument)], inner=PlannedTrackDocument),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """What a job would make of its source, without making it."""
+
+    plan_hash: Annotated[
+        str,
+        about(
+            "a hash that is equal for plans that make the same files of the same source",
+            _SHA256,
+            pattern="^[0-9a-f]{64}$",
+        ),
+    ]
+    is_exact: Annotated[
+        bool,
+        about(
+            "whether the whole source was read; if only its beginning and end were read, the job may find "
+            "other durations",
+            example=True,
+        ),
+    ]
+    source_info: Annotated[
+        Object,
+        about("what the probe has found in the source", {"duration_seconds": 60.0, "size_bytes": 52_428_800}),
+    ]
+    outputs: Annotated[
+        Sequence[Object],
+        about("the outputs", [example_document(PlannedOutputDocument)], inner=PlannedOutputDocument),
+    ]
+    warnings: Annotated[
+        Sequence[Object],
+        about(
+            "what the outputs would lack compared with the source or the request",
+            [example_document(WarningDocument)],
+            inner=WarningDocument,
+        ),
     ]
 
 

@@ -33,7 +33,16 @@ class Release(Enum):
     NEVER = auto()  # every attempt is charged
     LIMITED = auto()  # only five such attempts of a job are released, because the job could cause the error
     BY_CAUSE = auto()  # released, except when this job or the disk of a `file://` output is the cause
-    ALWAYS = auto()  # never charged, because the job waits for something that this worker lacks
+    ALWAYS = auto()  # never charged, because the job waits for something that comes back
+    # Released for another worker, because this one lacks something. `ReleaseLimits` ends a job that no worker
+    # can run: soon, if only settings differ, and later, if the operator must first update the workers.
+    ELSEWHERE = auto()
+    ROLLOUT = auto()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether a job is released for another worker, and fails for good after a bound."""
+        return self in (Release.ELSEWHERE, Release.ROLLOUT)
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,7 @@ class _Kind:
     of_ffmpeg: bool = False
     release: Release = Release.NEVER
     retry_note: str = ""
+    ends_as: str = ""
 
 
 # These short names let the row of a code fit on one line.
@@ -61,8 +71,9 @@ class ErrorCode(StrEnum):
 
     `retry` is the usual retry class. A few errors need another class, which is set where the error is raised.
     `phases` is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency may
-    depend on the version of ffmpeg. Analytics compares versions of ffmpeg by these codes. `summary`, `advice`
-    and `retry_note` are Markdown for docs/errors.md.
+    depend on the version of ffmpeg. Analytics compares versions of ffmpeg by these codes. `final` is the code
+    of a job that was released with this code until its bound. `summary`, `advice` and `retry_note` are
+    Markdown for docs/errors.md.
     """
 
     fault: Fault
@@ -73,14 +84,19 @@ class ErrorCode(StrEnum):
     retry_note: str
     summary: str
     advice: str
+    _ends_as: str
 
     def __new__(cls, code: str, kind: _Kind, summary: str, advice: str) -> "ErrorCode":
         member = str.__new__(cls, code)
         member._value_ = code
         member.fault, member.retry, member.phases = kind.fault, kind.retry, tuple(kind.phases.split())
         member.of_ffmpeg, member.release, member.retry_note = kind.of_ffmpeg, kind.release, kind.retry_note
-        member.summary, member.advice = summary, advice
+        member.summary, member.advice, member._ends_as = summary, advice, kind.ends_as
         return member
+
+    @property
+    def final(self) -> "ErrorCode":
+        return ErrorCode[self._ends_as.upper()] if self._ends_as else self
 
     SOURCE_NOT_FOUND = (
         "source_not_found",
@@ -186,14 +202,15 @@ class ErrorCode(StrEnum):
     )
     ENDPOINT_NOT_ALLOWED = (
         "endpoint_not_allowed",
-        _Kind(_REQUESTER, _PERMANENT, "fetching uploading"),
-        "a refresh brought an `endpoint` that the operator does not allow",
+        _Kind(_REQUESTER, _PERMANENT, "claimed fetching uploading"),
+        "no worker may use the `endpoint` of the credentials, for example because a refresh brought it",
         "ask the operator for `EUTERPE_STORAGE_ENDPOINTS`",
     )
     FILE_OUTSIDE_ROOTS = (
         "file_outside_roots",
-        _Kind(_REQUEST, _PERMANENT, "fetching uploading"),
-        "a `file://` path leads outside the operator's folders, or through a symbolic link",
+        _Kind(_REQUEST, _PERMANENT, "claimed fetching uploading"),
+        "a `file://` path leads outside the operator's folders, or through a symbolic link, or no worker has "
+        "the folder",
         "ask the operator for `EUTERPE_STORAGE_ROOTS`",
     )
     EGRESS_REFUSED = (
@@ -201,6 +218,45 @@ class ErrorCode(StrEnum):
         _Kind(_REQUEST, _PERMANENT, "fetching uploading"),
         "a signed URL leads to an address that is not public",
         "ask the operator for `EUTERPE_EGRESS_ALLOW`",
+    )
+    WATERMARK_NOT_FOUND = (
+        "watermark_not_found",
+        _Kind(_REQUEST, _PERMANENT, "fetching"),
+        "the picture of a watermark, or its bucket or container, does not exist",
+        "check the `watermark.source.url` of the outputs",
+    )
+    WATERMARK_FORBIDDEN = (
+        "watermark_forbidden",
+        _Kind(_REQUESTER, RetryClass.CREDENTIALS, "fetching"),
+        "storage answered 401 or 403 for a watermark, or the credentials of the source are for another "
+        "store, and no refresh brought credentials that work",
+        "send credentials that may read the source and the watermark, then retry",
+    )
+    WATERMARK_REFUSED = (
+        "watermark_refused",
+        _Kind(_STORAGE, _PERMANENT, "fetching"),
+        "for a watermark, storage answered with a status that no retry changes, with a redirect (which is "
+        "not followed), or with more bytes than it had announced",
+        "check the URL, the region or endpoint, and the store's settings",
+    )
+    WATERMARK_UNREACHABLE = (
+        "watermark_unreachable",
+        _Kind(_STORAGE, _TRANSIENT, "fetching"),
+        "a watermark could not be fetched: its store was unavailable, failed, was too slow or closed the "
+        "connection, or the picture was replaced in the meantime",
+        "check the store if the error repeats",
+    )
+    WATERMARK_TOO_LARGE = (
+        "watermark_too_large",
+        _Kind(_REQUEST, _PERMANENT, "fetching"),
+        "the file of a watermark has more than 20 MB",
+        "make the picture smaller",
+    )
+    WATERMARK_UNUSABLE = (
+        "watermark_unusable",
+        _Kind(_REQUEST, _PERMANENT, "fetching"),
+        "a watermark is not a whole PNG, JPEG, WebP, GIF or AVIF picture of at most 16,777,216 pixels",
+        "check what was uploaded",
     )
     OUTPUT_NOT_FOUND = (
         "output_not_found",
@@ -249,7 +305,8 @@ class ErrorCode(StrEnum):
     OUTPUT_IS_SOURCE = (
         "output_is_source",
         _Kind(_REQUEST, _PERMANENT, "uploading"),
-        "an output would replace the job's own source; if the request already shows this, the answer is 422",
+        "an output would replace the job's own source or watermark; if the request already shows this, the "
+        "answer is 422",
         "choose another prefix or name",
     )
     OUTPUT_UNSUPPORTED = (
@@ -276,6 +333,12 @@ class ErrorCode(StrEnum):
         _Kind(_WORKER, _PERMANENT, "processing uploading", of_ffmpeg=True),
         "the output cannot be decoded, or is not as requested",
         "tell the operator",
+    )
+    QUALITY_TOO_LOW = (
+        "quality_too_low",
+        _Kind(_REQUEST, _PERMANENT, "processing", of_ffmpeg=True),
+        "the measured VMAF of an output is below its `vmaf_min`",
+        "request a lower `crf` or a higher bit rate, or lower `vmaf_min`",
     )
     ENCODE_FAILED = (
         "encode_failed",
@@ -366,8 +429,8 @@ class ErrorCode(StrEnum):
     CANNOT_DECRYPT = (
         "cannot_decrypt",
         _Kind(_WORKER, _PERMANENT, "claimed"),
-        "the stored credentials were changed, so they cannot be decrypted",
-        "send new credentials, then retry; tell the operator",
+        "the stored credentials, or the keys of encrypted outputs, were changed, so they cannot be decrypted",
+        "send new credentials, then retry (a job with encrypted outputs: submit it again); tell the operator",
     )
     INTERNAL_ERROR = (
         "internal_error",
@@ -381,16 +444,54 @@ class ErrorCode(StrEnum):
         "other jobs of the worker use the disk space that this job needs",
         "nothing: the job waits and is tried again",
     )
+    STORAGE_ROOT_MISSING = (
+        "storage_root_missing",
+        _Kind(
+            _WORKER,
+            _TRANSIENT,
+            "claimed fetching uploading",
+            release=Release.ELSEWHERE,
+            ends_as="file_outside_roots",
+        ),
+        "the worker does not have the folder of a `file://` URL, which the API accepted",
+        "nothing, if another worker has the folder; else ask the operator for `EUTERPE_STORAGE_ROOTS`",
+    )
+    STORAGE_ENDPOINT_MISSING = (
+        "storage_endpoint_missing",
+        _Kind(
+            _WORKER,
+            _TRANSIENT,
+            "claimed fetching uploading",
+            release=Release.ELSEWHERE,
+            ends_as="endpoint_not_allowed",
+        ),
+        "the worker may not use the `endpoint` of the credentials, which the API accepted or a refresh "
+        "brought",
+        "nothing, if another worker may use it; else ask the operator for `EUTERPE_STORAGE_ENDPOINTS`",
+    )
+    FFMPEG_INCOMPLETE = (
+        "ffmpeg_incomplete",
+        _Kind(_WORKER, _TRANSIENT, "claimed processing", release=Release.ELSEWHERE),
+        "the worker's ffmpeg lacks an encoder, a muxer or a filter that the job needs",
+        "nothing, if another worker has it; else request another codec, or ask the operator for another "
+        "ffmpeg",
+    )
+    SPEC_NOT_UNDERSTOOD = (
+        "spec_not_understood",
+        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ROLLOUT),
+        "the job has a field or a value that the worker's older release does not know",
+        "nothing; the operator updates the workers",
+    )
     UNKNOWN_KEK = (
         "unknown_kek",
-        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ALWAYS),
+        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ROLLOUT),
         "the worker lacks the key of the credentials",
         "if the operator has [lost the key](operate.md#when-a-key-is-missing), send new credentials: `PUT "
         "/transcode/{job_id}/credentials`",
     )
     UNKNOWN_ENCRYPTION_VERSION = (
         "unknown_encryption_version",
-        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ALWAYS),
+        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ROLLOUT),
         "the credentials were stored by a newer release",
         "the operator updates the workers",
     )

@@ -49,7 +49,7 @@ def event_body(
 ) -> str:
     """Return the exact body of the webhook. The body is stored, and every retry sends the same bytes.
 
-    The last five arguments are already JSON: to encode the constant data of a job again for each event would
+    The last five arguments are already JSON: encoding the constant data of a job again for each event would
     be half of the work of a transition. `more` has further members, with a comma before each.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None

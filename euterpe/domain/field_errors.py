@@ -18,7 +18,7 @@ from euterpe.domain.text import display_text
 _UNKNOWN_NAME_LENGTH = 16
 MAX_ERRORS = 100  # a body of 256 KiB may have 40,000 unknown keys, which are too many to list
 
-_MAPS_OF_FILES = ("urls", "output_urls")
+_MAPS_OF_FILES = ("urls", "output_urls", "watermark_urls")
 
 _SENTENCES = {
     "missing": "is required",

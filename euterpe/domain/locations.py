@@ -66,9 +66,9 @@ def _check_path(path: str) -> None:
     try:
         decoded = unquote(path, errors="strict")
     except UnicodeDecodeError:
-        raise ValueError("must spell UTF-8 with its percent escapes") from None
+        raise ValueError("must have percent escapes that are valid UTF-8") from None
     if has_control(decoded):
-        raise ValueError("must not spell control characters with its percent escapes")
+        raise ValueError("must not have control characters as percent escapes")
     if not {".", ".."}.isdisjoint(decoded.split("/")):
         raise ValueError("must not have '.' or '..' as a part of its path")
 
@@ -124,5 +124,6 @@ def _rule(
 SourceUrl = Annotated[str, _rule((*OBJECT_STORES, "https", "file"), MAX_LOCATION, _check_one_object)]
 OutputPrefix = Annotated[str, _rule((*OBJECT_STORES, "file"), MAX_LOCATION, ending="/")]
 SignedUrl = Annotated[str, _rule(("https",), MAX_LOCATION)]
+KeyUrl = Annotated[str, _rule(("https",), MAX_CALLBACK)]
 CallbackUrl = Annotated[str, _rule(("https", "http"), MAX_CALLBACK)]
 EndpointUrl = Annotated[str, _rule(("https", "http"), MAX_CALLBACK, _check_no_query)]

@@ -1,19 +1,20 @@
-"""Checks for outputs that would overwrite the source of their own job."""
+"""Checks for outputs that would overwrite the source of their own job, or one of its watermarks."""
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote, urlsplit
 
 from euterpe.domain.credentials import AzCredentials, Credentials, credentials_for
-from euterpe.domain.locations import split_query
+from euterpe.domain.locations import scheme_of, split_query
 from euterpe.domain.outputs import single_file
 from euterpe.domain.spec import JobSpec, resolve_outputs
+from euterpe.domain.watermark_urls import watermark_urls
 
 _PORTS = {"http": 80, "https": 443}
-ADVICE = "this job would write an output over its own source: choose another output prefix or name"
+ADVICE = "this job would write an output over its own source or watermark: choose another prefix or name"
 
 
 def replaces_its_source(spec: JobSpec) -> bool:
-    """Return whether the spec alone shows that an output overwrites the source.
+    """Return whether the spec alone shows that an output overwrites the source or a watermark.
 
     Outputs with many files are not checked here, because the names of their files are known only from the
     plan.
@@ -23,14 +24,14 @@ def replaces_its_source(spec: JobSpec) -> bool:
 
 
 def find_overwritten_source(spec: JobSpec, names: Iterable[str]) -> str | None:
-    """Return the first of `names` whose file would overwrite the source, or None."""
-    if spec.source.scheme != spec.output.scheme or not _is_one_store(spec.credentials):
-        return None
-    source = _place(spec.source.url)
+    """Return the first of `names` whose file would overwrite the source or a watermark, or None."""
+    # A watermark in another type of store than the source is read without the credentials of the source.
+    is_one_store, sources = _is_one_store(spec.credentials), (spec.source.url, *watermark_urls(spec).values())
+    read = {_place(url) for url in sources if is_one_store or scheme_of(url) != spec.source.scheme}
     for name in names:
         urls, prefix = spec.output.urls or {}, spec.output.url
         url = urls.get(name) if prefix is None else prefix + quote(name)
-        if url is not None and _place(url) == source:
+        if url is not None and _place(url) in read:
             return name
     return None
 

@@ -16,14 +16,18 @@ from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import OBJECT_STORES, SignedUrl, scheme_of, split_query, without_query
 from euterpe.domain.model import StrictModel
 from euterpe.domain.spec import JobSpec, Uploads, parse_stored_spec
+from euterpe.domain.text import Name
+from euterpe.domain.watermark_urls import watermark_urls, watermarks_in, with_watermark_urls
+
+WatermarkUrls = Annotated[dict[Name, SignedUrl], Field(min_length=1)]
 
 
 class Replacement(StrictModel):
     """New secrets for a job: credentials for object storage, new signatures for its signed URLs, or both.
 
-    Give `source_url` and `output_urls` if the job's URLs have queries. Give `credentials` if the job uses
-    object storage. A pair must have each side that is in object storage. Null means that no credentials are
-    needed.
+    Give `source_url`, `output_urls` and `watermark_urls` if the job's URLs have queries. Give `credentials`
+    if the job uses object storage. If the credentials are a pair (`source`, `output`), give each side whose
+    URL is in object storage. Null means that no credentials are needed.
     """
 
     credentials: Credentials | None = None
@@ -33,9 +37,13 @@ class Replacement(StrictModel):
     output_urls: Annotated[Uploads | None, Field(repr=False)] = None
     """The signed PUT URLs with new queries. The keys are the paths of the files."""
 
+    watermark_urls: Annotated[WatermarkUrls | None, Field(repr=False)] = None
+    """The signed URLs of the watermarks with new queries. The keys are the names of the outputs."""
+
     @property
     def is_empty(self) -> bool:
-        return self.credentials is None and self.source_url is None and self.output_urls is None
+        urls = (self.source_url, self.output_urls, self.watermark_urls)
+        return self.credentials is None and all(one is None for one in urls)
 
 
 def new_secret(public: Json, document: object, known: JobSpec | None = None) -> bytes:
@@ -83,6 +91,15 @@ def _mismatched_urls(public: Json, given: Replacement) -> Iterator[FieldError]:
         yield FieldError(("source_url",), "must be the job's source with another query")
     if given.output_urls is not None and _without_queries(given.output_urls) != _without_queries(urls):
         yield FieldError(("output_urls",), "must be the job's output.urls with other queries")
+    marks = _signed_watermarks(public)
+    if given.watermark_urls is not None and _without_queries(given.watermark_urls) != _without_queries(marks):
+        yield FieldError(("watermark_urls",), "must be the job's https:// watermarks with other queries")
+
+
+def _signed_watermarks(public: Json) -> dict[str, str]:
+    """Return the watermarks of the job that may have a signature, by the name of the output."""
+    marks = watermarks_in(public.get("outputs"))
+    return {name: url for name, url in marks.items() if scheme_of(url) == "https"}
 
 
 def _without_queries(urls: dict[str, str]) -> dict[str, str]:
@@ -96,6 +113,9 @@ def _missing_parts(public: Json, given: Replacement) -> Iterator[FieldError]:
         yield FieldError(("source_url",), "is required: the job's source is a signed URL")
     if given.output_urls is None and any(split_query(url)[1] for url in urls.values()):
         yield FieldError(("output_urls",), "is required: the job's output.urls are signed")
+    signed = any(split_query(url)[1] for url in _signed_watermarks(public).values())
+    if given.watermark_urls is None and signed:
+        yield FieldError(("watermark_urls",), "is required: the job's watermarks are signed URLs")
     stores = _stores(public)
     if stores and "credentials" not in given.model_fields_set:
         yield FieldError(("credentials",), _required(" and ".join(stores)))
@@ -127,6 +147,7 @@ def _completed(public: Json, given: Replacement, known: JobSpec) -> Replacement:
             "credentials": credentials,
             "source_url": given.source_url or known.source.url,
             "output_urls": given.output_urls or known.output.urls,
+            "watermark_urls": given.watermark_urls or watermark_urls(known),
         }
     )
 
@@ -137,4 +158,8 @@ def _renewed(public: Json, given: Replacement) -> dict[str, Any]:
         source["url"] = given.source_url
     if given.output_urls is not None:
         output["urls"] = given.output_urls
-    return {"source": source, "output": output, "credentials": given.credentials}
+    outputs = public.get("outputs")
+    if outputs is not None and given.watermark_urls is not None:
+        outputs = with_watermark_urls(outputs, given.watermark_urls)
+    renewed = {"source": source, "output": output, "outputs": outputs}
+    return {**renewed, "credentials": given.credentials}

@@ -63,8 +63,12 @@ class AttemptRow:
     started_at: int
     ended_at: int | None
     outcome: str | None
-    error: Json | None
+    error: Json | None  # with the worker's `stack`, if the worker sent one
     timings: Json | None
+    claim_id: str | None
+    end_status: str | None  # the job's status after the attempt
+    next_attempt_at: int | None
+    result: Json | None  # the part of the worker's result that Euterpe does not read
 
     @property
     def error_code(self) -> str | None:

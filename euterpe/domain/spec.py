@@ -19,7 +19,7 @@ from euterpe.domain.credentials import Credentials, Side, credentials_mismatch
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.events import WebhookFormat
 from euterpe.domain.field_errors import field_errors
-from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, SourceUrl, scheme_of
+from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, scheme_of, without_query
 from euterpe.domain.model import (
     Instant,
     Items,
@@ -28,10 +28,11 @@ from euterpe.domain.model import (
     exactly_one_with,
     problems_at,
 )
-from euterpe.domain.outputs import OutputSpec, OutputSpecs
+from euterpe.domain.outputs import OutputSpec, OutputSpecs, PictureOutput, encryptions
 from euterpe.domain.profiles import ProfileName, Profiles, built_in_profiles
+from euterpe.domain.source import Source
 from euterpe.domain.strict_json import MAX_NUMBER, canonical_text, json_problems, parse_json
-from euterpe.domain.text import ExternalId, FileName, GroupId, Name
+from euterpe.domain.text import ExternalId, FileName, GroupId, QueueName
 
 MAX_BODY_BYTES = 262_144
 MAX_METADATA_BYTES = 4096
@@ -52,17 +53,6 @@ WebhookEvent = Literal[
 
 
 Uploads = Annotated[dict[FileName, SignedUrl], Field(min_length=1)]
-
-
-class Source(StrictModel):
-    """The object, file or signed URL to read."""
-
-    url: Annotated[SourceUrl, Field(repr=False)]
-    """The media to read: `s3://`, `gs://`, `az://`, a signed `https://` URL, or an allowed `file://` URL."""
-
-    @property
-    def scheme(self) -> str:
-        return scheme_of(self.url)
 
 
 def _not_signed(url: object) -> object:
@@ -157,6 +147,39 @@ def _resolved(given: tuple[OutputSpec, ...] | None, info: ValidationInfo) -> tup
     return reading.profiles[name].outputs
 
 
+def _with_keys(outputs: tuple[OutputSpec, ...] | None, info: ValidationInfo) -> tuple[OutputSpec, ...] | None:
+    """Raise for an encryption without a key. The keys of a stored job are sealed apart from its spec."""
+    if outputs is not None and not _reading(info).is_stored:
+        keyless = [place for place, _, encryption in encryptions(outputs) if encryption.key is None]
+        if keyless:
+            text = "must have a key of 16 bytes as 32 hex digits"
+            raise problems_at([((place, "encryption"), text) for place in keyless])
+    return outputs
+
+
+def _with_one_watermark_per_path(
+    outputs: tuple[OutputSpec, ...] | None, info: ValidationInfo
+) -> tuple[OutputSpec, ...] | None:
+    """Raise for watermarks that differ only in the query.
+
+    The query may be a signature, which a refresh replaces, so it cannot tell which picture is meant: two
+    outputs with `logo?id=1` and `logo?id=2` got the same picture.
+    """
+    if outputs is None or _reading(info).is_stored:
+        return outputs
+    first: dict[str, str] = {}
+    problems = []
+    for place, output in enumerate(outputs):
+        if isinstance(output, PictureOutput) and output.watermark is not None:
+            url = output.watermark.source.url
+            if first.setdefault(without_query(url), url) != url:
+                text = "must be the same as in the other outputs with this path, also in its query"
+                problems.append(((place, "watermark", "source", "url"), text))
+    if problems:
+        raise problems_at(problems)
+    return outputs
+
+
 class JobSpec(StrictModel):
     """A job: the source, the outputs to make, the place to write them, and the webhook to call."""
 
@@ -168,7 +191,13 @@ class JobSpec(StrictModel):
     """The place to write to."""
     profile: Annotated[ProfileName | None, AfterValidator(_known)] = None
     """A ready-made list of outputs, by name. Give either this field or `outputs`."""
-    outputs: Annotated[OutputSpecs | None, AfterValidator(_resolved), Field(validate_default=True)] = None
+    outputs: Annotated[
+        OutputSpecs | None,
+        AfterValidator(_resolved),
+        AfterValidator(_with_keys),
+        AfterValidator(_with_one_watermark_per_path),
+        Field(validate_default=True),
+    ] = None
     """The outputs to make. Give either this field or `profile`."""
     credentials: Credentials | None = None
     """Access to the object storage of the source and the output, encrypted at rest."""
@@ -180,7 +209,7 @@ class JobSpec(StrictModel):
     """The events to send, without the prefix `job.`. Without a list: all status changes, but no progress."""
     webhook_format: WebhookFormat = "euterpe"
     """The signature format of webhooks and refresh calls: Euterpe's own, or Standard Webhooks."""
-    queue: Name = "default"
+    queue: QueueName = "default"
     """The queue to wait in."""
     priority: Annotated[int, Field(ge=0, le=100)] = 50
     """Jobs with a higher priority are claimed first."""
@@ -192,6 +221,8 @@ class JobSpec(StrictModel):
     """How many attempts the job has. Null means the default of the operator."""
     timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 7200
     """How long one attempt may take."""
+    allow_truncated: bool = False
+    """Whether to encode what can be read of a cut off or damaged source, with an entry in `warnings`."""
     max_source_bytes: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = None
     """A larger source is refused. Null means the limit of the operator."""
     external_id: ExternalId | None = None

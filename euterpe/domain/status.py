@@ -1,6 +1,6 @@
 """The status document: the JSON that shows a job to its requester.
 
-The documents are built as dictionaries: to build an instance of `StatusDocument` took eight times as long.
+The documents are built as dictionaries: building an instance of `StatusDocument` took eight times as long.
 """
 
 from collections.abc import Mapping

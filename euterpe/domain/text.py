@@ -95,6 +95,11 @@ NAME = matching(
     r"[a-z0-9][a-z0-9._-]{0,63}",
     "1 to 64 characters of a-z, 0-9, '.', '_' and '-', the first a letter or a digit",
 )
+# Like the names of streams in other job systems, such as `jobs:stream:high`.
+QUEUE = matching(
+    r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}",
+    "1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-', the first a letter or a digit",
+)
 GROUP = printable(255)
 REQUESTER_NAME = printable(100)
 EXTERNAL_ID = opaque(255)
@@ -107,6 +112,7 @@ FILE_NAME = matching(
 SECRET = matching(r"[!-~]{1,8192}", "1 to 8192 visible ASCII characters")
 
 Name = Annotated[str, NAME]
+QueueName = Annotated[str, QUEUE]
 GroupId = Annotated[str, GROUP]
 ExternalId = Annotated[str, EXTERNAL_ID]
 FileName = Annotated[str, FILE_NAME]
@@ -114,7 +120,7 @@ FileName = Annotated[str, FILE_NAME]
 
 Kind = Literal["queue", "group", "requester_name", "idempotency_key"]
 _RULES: Mapping[Kind, TextRule] = {
-    "queue": NAME,
+    "queue": QUEUE,
     "group": GROUP,
     "requester_name": REQUESTER_NAME,
     "idempotency_key": IDEMPOTENCY_KEY,
@@ -158,11 +164,11 @@ def display_text(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
 _LONGEST_STORED = 2_000
 
 
-def to_storable(text: str) -> str:
+def to_storable(text: str, *, longest: int = _LONGEST_STORED) -> str:
     """Return `text` in a form that every database can store, without NUL and lone surrogates.
 
-    If the text is too long, its middle is left out.
+    If the text is longer than about `longest`, its middle is left out.
     """
-    if len(text) > _LONGEST_STORED:
-        text = f"{text[: _LONGEST_STORED // 2]} … {text[-_LONGEST_STORED // 2 :]}"
+    if len(text) > longest:
+        text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
