@@ -28,7 +28,7 @@ from euterpe.store.tables import idempotency_keys, inbox_jobs
 # A new job may have values in these nullable columns and in the sealed columns. All other nullable columns
 # are NULL until a later write.
 _OPTIONAL = ("external_id", "group_id", "source_ref", "rank")
-_SEALED = ("storage_creds_", "callbacks_")
+_SEALED = ("storage_creds_", "callbacks_", "hls_key_")
 _LATER = {
     column.name: None
     for column in inbox_jobs.columns
@@ -61,6 +61,7 @@ class NewJob:
     source_ref: str | None = None
     sealed: Sealed | None = None
     sealed_callbacks: Sealed | None = None
+    sealed_hls_keys: Sealed | None = None
     key: Key | None = None
     job_id: str = field(default_factory=new_id)
 
@@ -264,7 +265,7 @@ def new_row(job: NewJob, now: int, rank: int | None) -> Row:
     none.
     """
     available_at = max(now, job.not_before or 0)
-    sealed, callbacks = job.sealed, job.sealed_callbacks
+    sealed, callbacks, hls_keys = job.sealed, job.sealed_callbacks, job.sealed_hls_keys
     return {
         **_LATER,
         "job_id": job.job_id,
@@ -296,4 +297,8 @@ def new_row(job: NewJob, now: int, rank: int | None) -> Row:
         "callbacks_dek_wrapped": callbacks and callbacks.dek_wrapped,
         "callbacks_kek_id": callbacks and callbacks.kek_id,
         "callbacks_encryption_version": callbacks and callbacks.version,
+        "hls_key_encrypted": hls_keys and hls_keys.ciphertext,
+        "hls_key_dek_wrapped": hls_keys and hls_keys.dek_wrapped,
+        "hls_key_kek_id": hls_keys and hls_keys.kek_id,
+        "hls_key_encryption_version": hls_keys and hls_keys.version,
     }

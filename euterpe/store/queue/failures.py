@@ -1,6 +1,7 @@
 """Decide what follows a failed attempt (a requeue, a failure or a dead letter), and write the decision."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 import sqlalchemy as sa
@@ -28,6 +29,14 @@ FAILURE_COLUMNS = (
 )
 
 
+@dataclass(frozen=True)
+class PlannedFailure:
+    """The decision on a failed attempt, and the transition that ends the attempt."""
+
+    decision: JobDecision
+    end: Transition
+
+
 class FailureWriter:
     def __init__(self, transitions: JobTransitions, backoff: Backoff) -> None:
         self._transitions, self._backoff = transitions, backoff
@@ -46,39 +55,61 @@ class FailureWriter:
         The caller has locked the rows. Set `has_expired` if their leases have expired, to fence off the
         owners.
         """
-        decisions = [
-            decide_job(
-                error,
-                attempt_count=row.attempt_count,
-                max_attempts=row.max_attempts,
-                cancel_requested=row.cancel_requested_at is not None,
-                backoff=self._backoff,
-                draw=draw(),
-            )
+        planned = [
+            self.plan(row, error, has_expired=has_expired, timings=timings)
             for row, error in zip(rows, errors, strict=True)
         ]
+        held = self._transitions.apply(connection, [failure.end for failure in planned])
+        self.write_dead_letters(connection, planned, held)
+        return [failure.decision for failure in planned]
+
+    def plan(
+        self,
+        row: AnyRow,
+        error: JobError,
+        *,
+        has_expired: bool = False,
+        timings: Mapping[str, object] | None = None,
+        stack: str | None = None,
+    ) -> PlannedFailure:
+        """Decide what follows the error, for a row with `FAILURE_COLUMNS`. The caller writes the plan."""
+        decision = decide_job(
+            error,
+            attempt_count=row.attempt_count,
+            max_attempts=row.max_attempts,
+            cancel_requested=row.cancel_requested_at is not None,
+            backoff=self._backoff,
+            draw=draw(),
+        )
+        given = {"timings": timings, "stack": stack}
+        values = {name: value for name, value in given.items() if value is not None}
         end = Transition.expire if has_expired else Transition.finish
-        ends = [_end(row, decision, timings, end) for row, decision in zip(rows, decisions, strict=True)]
-        held = self._transitions.apply(connection, ends)
+        return PlannedFailure(decision, _end(row, decision, values, end))
+
+    def write_dead_letters(
+        self, connection: sa.Connection, planned: Sequence[PlannedFailure], held: Mapping[str, AnyRow]
+    ) -> None:
+        """Move the jobs that have failed for good on to `dead_letter`.
+
+        `held` is the result of `apply` for the planned transitions.
+        """
         dead = [
-            _dead_letter(end, held[end.key])
-            for end, decision in zip(ends, decisions, strict=True)
-            if isinstance(decision, DeadLetter) and end.key in held
+            _dead_letter(failure.end, held[failure.end.key])
+            for failure in planned
+            if isinstance(failure.decision, DeadLetter) and failure.end.key in held
         ]
         self._transitions.apply(connection, dead)
-        return decisions
 
 
 def _end(
-    row: AnyRow,
-    decision: JobDecision,
-    timings: Mapping[str, object] | None,
-    end: Callable[..., Transition],
+    row: AnyRow, decision: JobDecision, reported: Mapping[str, object], end: Callable[..., Transition]
 ) -> Transition:
     """Return the transition that ends the attempt, made by the constructor `end`."""
-    values: dict[str, object] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
-    if timings is not None:
-        values["timings"] = timings
+    values: dict[str, object] = {
+        **reported,
+        "last_error": decision.error.document(),
+        "outcome": _outcome(decision),
+    }
     delay_ms: int | None = None
     match decision:
         case Requeue():
@@ -88,6 +119,8 @@ def _end(
             target, lane = JobStatus.FAILED, Lane.REST
         case _:
             assert_never(decision)
+    if isinstance(decision, DeadLetter):
+        values["end_status"] = JobStatus.DEAD_LETTER
     fence = Fence(row.job_id, row.claim_version, row.status)
     return end(fence, target, lane, delay_ms=delay_ms, values=values, context=context_of(row))
 

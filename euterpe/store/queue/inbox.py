@@ -1,8 +1,9 @@
 """The worker's side of the inbox: claim, heartbeat, advance, fail, release and sweep jobs."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import sqlalchemy as sa
@@ -14,63 +15,51 @@ from euterpe.domain.retry import (
     canceled,
     lease_expired,
 )
-from euterpe.domain.rows import Json
-from euterpe.domain.states import JobStatus, Lane, lane_when_queued
-from euterpe.domain.text import check_text
-from euterpe.store.checks import (
-    MAX_BATCH,
-    WEEK_MS,
-    check_count,
-    check_documents,
-    check_name,
-)
+from euterpe.domain.states import Lane
+from euterpe.store.checks import WEEK_MS, check_count, check_documents
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.group_commit import GroupCommit
-from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, EventContext, context_of
+from euterpe.store.queue.attempt_answers import AttemptKey
+from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, Claims
 from euterpe.store.queue.failures import FAILURE_COLUMNS, FailureWriter
-from euterpe.store.queue.fairness.job_picker import JobPicker
 from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.lanes import lane_is
-from euterpe.store.queue.leases import Holding
+from euterpe.store.queue.leases import Extension
 from euterpe.store.queue.sweep import ROWS_PER_SWEEP, SweepTimer
-from euterpe.store.queue.transition import Fence, Transition
-from euterpe.store.tables import inbox_jobs
+from euterpe.store.queue.transition import Transition, release_of
+from euterpe.store.tables import inbox_jobs, job_attempts
+
+__all__ = ["ClaimRequest", "ClaimedJob", "ExtendedLease", "HeartbeatResult", "Inbox"]
 
 _job = inbox_jobs.c
 _NO_ACCOUNTS: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class ClaimedJob:
-    """A job that this worker owns until the lease expires."""
+class ExtendedLease:
+    """A lease that a heartbeat has extended."""
 
-    job_id: str
-    requester_id: str
-    claim_version: int
-    worker_id: str
-    lease_ms: int
-    attempt_count: int
-    max_attempts: int
-    refresh_count: int
+    lease_expires_at: int  # by the database's clock
     credential_version: int
-    queue: str
-    priority: int
-    group_id: str | None
-    spec: Json
-    context: EventContext = field(repr=False)
-
-    @property
-    def holding(self) -> Holding:
-        return Holding(self.job_id, self.claim_version)
+    cancel_requested: bool
 
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """The ids of the jobs that are still held, and of the held jobs whose cancel was requested."""
+    """The ids of the jobs that are still held, and of the held jobs whose cancel was requested.
+
+    `leases` has the lease of each held job, by job id.
+    """
 
     held: frozenset[str]
     cancel_requested: frozenset[str]
+    leases: Mapping[str, ExtendedLease] = field(default_factory=dict)
+
+
+def extended_lease(row: AnyRow) -> ExtendedLease:
+    """Return the lease that a row of `LeasedTable.heartbeat` describes."""
+    return ExtendedLease(row.lease_expires_at, row.credential_version, row.cancel_requested_at is not None)
 
 
 class Inbox:
@@ -83,13 +72,20 @@ class Inbox:
         *,
         backoff: Backoff | None = None,
         sweep_every_ms: int = 100,
+        sweep_grace_ms: int = 0,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Revoke no expired lease in the first `sweep_grace_ms`.
+
+        After an outage of the API, its living workers then come first, and revive their leases.
+        """
         self._database, self._transitions = database, transitions
         self._failures = FailureWriter(transitions, backoff or Backoff())
+        self._monotonic, self._revokes_from = monotonic, monotonic() + sweep_grace_ms / 1000
         self._sweep_timer = SweepTimer(sweep_every_ms, self.sweep)
         self._expired = transitions.jobs.expired(FAILURE_COLUMNS)
         self.shares = transitions.admission.shares
-        self._picker = JobPicker(transitions.jobs, self.shares, _CLAIMED)
+        self._claims = Claims(database, transitions)
         self._steps: GroupCommit[Transition, bool] = GroupCommit(
             self._advance_batch, name="advance", max_wait_s=database.write_wait_s
         )
@@ -98,46 +94,44 @@ class Inbox:
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
     ) -> list[ClaimedJob]:
         """Claim up to `limit` jobs, in the order of `queues`; start and count an attempt of each job."""
-        check_name(worker_id, "worker_id")
-        check_count(limit, "limit", 1, MAX_BATCH)
-        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
-        # `tuple` would split a single string into one queue per letter.
-        queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
-        for queue in queues:
-            check_text("queue", queue, "queues")
+        request = ClaimRequest(worker_id, limit, queues, lease_ms)
         claimed = self._sweep_timer.claim_with_sweep(
             lambda: self._database.claim_in_batches(
-                limit, lambda part: self._claim_some(worker_id, part, queues, lease_ms)
+                limit, lambda part: self._claims.take([replace(request, limit=part)])[0]
             )
         )
         self.shares.make_queues()
         return claimed
 
-    def _claim_some(
-        self, worker_id: str, limit: int, queues: Sequence[str], lease_ms: int
-    ) -> list[ClaimedJob]:
-        with self._database.transaction() as connection:
-            picked: list[AnyRow] = []
-            for queue in queues:
-                if len(picked) < limit:
-                    picked += self._picker.pick(connection, queue, limit - len(picked))
-            contexts = [context_of(row) for row in picked]
-            claims = [
-                Transition.claim(
-                    Fence(row.job_id, row.claim_version, JobStatus.QUEUED),
-                    JobStatus.CLAIMED,
-                    worker_id=worker_id,
-                    lease_ms=lease_ms,
-                    context=context,
-                )
-                for row, context in zip(picked, contexts, strict=True)
-            ]
-            held = self._transitions.apply(connection, claims)
-        return [
-            _claimed(row, context, held[row.job_id], worker_id, lease_ms)
-            for row, context in zip(picked, contexts, strict=True)
-            if row.job_id in held
-        ]
+    def claim_for(self, requests: Sequence[ClaimRequest]) -> list[list[ClaimedJob]]:
+        """Claim jobs for several workers in one transaction; return the jobs of each request, in order.
+
+        One call claims at most `read_limit` jobs of the engine, so a request may get fewer jobs than there
+        are. A repeated `claim_id` gets its jobs again.
+        """
+        answers: list[list[ClaimedJob]] = []
+
+        def claim() -> list[ClaimedJob]:
+            answers[:] = self._claims.take(requests)
+            return [job for jobs in answers for job in jobs]
+
+        self._sweep_timer.claim_with_sweep(claim)
+        self.shares.make_queues()
+        return answers
+
+    def repeated(self, claim_ids: Sequence[str]) -> frozenset[str]:
+        """Return those ids under which a claim was carried out before, so that its answer was lost."""
+        return self._claims.repeated(claim_ids)
+
+    def held_by(self, claim_id: str) -> list[AttemptKey]:
+        """Return the open attempts that this claim began."""
+        attempt = job_attempts.c
+        found = sa.select(attempt.job_id, attempt.attempt_id, attempt.claim_version).where(
+            attempt.claim_id == claim_id, attempt.claim_id.is_not(None), attempt.ended_at.is_(None)
+        )
+        found = found.with_hint(job_attempts, "INDEXED BY attempts_claim_id", "sqlite")
+        with self._database.snapshot() as connection:
+            return [AttemptKey(*row) for row in connection.execute(found)]
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
         """Promote due jobs, revoke expired leases and admit capped jobs; return the number of these jobs."""
@@ -147,14 +141,17 @@ class Inbox:
         # Use three transactions. A single transaction would lock jobs after it has locked shares, and would
         # lock groups in two rounds, so not in sorted order. It could deadlock with a transaction that locks
         # jobs before shares.
-        with self._database.transaction() as connection:
-            expired = connection.execute(self._expired, {"limit": limit}).all()
-            self._failures.write(
-                connection, expired, [lease_expired(row.status) for row in expired], has_expired=True
-            )
+        expired = self._revoke_expired(limit) if self._monotonic() >= self._revokes_from else 0
         with self._database.transaction() as connection:
             admitted = admission.admit_capped(connection, limit)
-        return len(expired) + due + admitted
+        return expired + due + admitted
+
+    def _revoke_expired(self, limit: int) -> int:
+        with self._database.transaction() as connection:
+            expired = connection.execute(self._expired, {"limit": limit}).all()
+            errors = [lease_expired(row.status) for row in expired]
+            self._failures.write(connection, expired, errors, has_expired=True)
+        return len(expired)
 
     def heartbeat(
         self,
@@ -162,23 +159,26 @@ class Inbox:
         *,
         lease_ms: int | None = None,
         used: Mapping[str, Mapping[str, object]] = _NO_ACCOUNTS,
+        revive: bool = False,
     ) -> HeartbeatResult:
-        """Extend the leases in one statement; by default, use the `lease_ms` of the first job's claim.
+        """Extend the leases in one statement; by default, use the `lease_ms` of each job's claim.
 
         The worker has lost each job that is not in `held` of the result. `used` has the resources that the
         attempts have used so far, by job id. A second statement writes `used` for the jobs that are held.
+        With `revive`, extend also leases that have expired, but were not swept.
         """
         if not jobs:
             return HeartbeatResult(frozenset(), frozenset())
-        lease_ms = jobs[0].lease_ms if lease_ms is None else lease_ms
-        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
+        extensions = [Extension(*job.holding, job.lease_ms if lease_ms is None else lease_ms) for job in jobs]
+        for extension in extensions:
+            check_count(extension.lease_ms, "lease_ms", 1, WEEK_MS)
         check_documents(used)
         with self._database.transaction() as connection:
-            rows = self._transitions.jobs.heartbeat(connection, [job.holding for job in jobs], lease_ms)
-            held = {row.job_id for row in rows}
-            self._transitions.account(connection, used, [job.holding for job in jobs if job.job_id in held])
-        canceled = frozenset(row.job_id for row in rows if row.cancel_requested_at is not None)
-        return HeartbeatResult(frozenset(row.job_id for row in rows), canceled)
+            rows = self._transitions.jobs.heartbeat(connection, extensions, revive=revive)
+            leases = {row.job_id: extended_lease(row) for row in rows}
+            self._transitions.account(connection, used, [job.holding for job in jobs if job.job_id in leases])
+        canceled = frozenset(job_id for job_id, lease in leases.items() if lease.cancel_requested)
+        return HeartbeatResult(frozenset(leases), canceled, leases)
 
     def advance(self, steps: Sequence[Transition]) -> frozenset[str]:
         """Advance each job; return the ids of the jobs still held. The caller must stop the lost jobs."""
@@ -234,7 +234,7 @@ class Inbox:
             if any(row.cancel_requested_at is not None for row in rows):
                 errors = [canceled(row.status) for row in rows]
                 return bool(self._failures.write(connection, rows, errors, timings=timings))
-            releases = [_release(row, delay_ms, reason, timings) for row in rows]
+            releases = [release_of(row, delay_ms, reason, timings) for row in rows]
             return bool(self._transitions.apply(connection, releases))
 
     def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
@@ -244,53 +244,3 @@ class Inbox:
             lane_is(inbox_jobs, Lane.LEASED),
         )
         return connection.execute(held.with_for_update()).all()
-
-
-_CLAIMED = (
-    _job.job_id,
-    _job.claim_version,
-    _job.max_attempts,
-    _job.refresh_count,
-    _job.credential_version,
-    _job.spec,
-    *CONTEXT_COLUMNS,
-)
-
-
-def _claimed(
-    row: AnyRow, context: EventContext, written: AnyRow, worker_id: str, lease_ms: int
-) -> ClaimedJob:
-    return ClaimedJob(
-        job_id=row.job_id,
-        requester_id=row.requester_id,
-        claim_version=written.claim_version,
-        worker_id=worker_id,
-        lease_ms=lease_ms,
-        attempt_count=written.attempt_count,
-        max_attempts=row.max_attempts,
-        refresh_count=row.refresh_count,
-        credential_version=row.credential_version,
-        queue=row.queue,
-        priority=row.priority,
-        group_id=row.group_id,
-        spec=row.spec,
-        context=context,
-    )
-
-
-def _release(
-    row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, object] | None
-) -> Transition:
-    values: dict[str, object] = {"outcome": "released"}
-    if reason is not None:
-        values["last_error"] = reason.document()
-    if timings is not None:
-        values["timings"] = timings
-    return Transition.release(
-        Fence(row.job_id, row.claim_version, row.status),
-        JobStatus.QUEUED,
-        lane_when_queued(row.group_id, delay_ms),
-        delay_ms=delay_ms or None,
-        values=values,
-        context=context_of(row),
-    )

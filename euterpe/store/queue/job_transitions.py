@@ -49,7 +49,12 @@ class JobTransitions:
                 _job.updated_at,
             ),
             leased_index="inbox_leased",
-            heartbeat_returning=(_job.cancel_requested_at,),
+            heartbeat_returning=(
+                _job.claim_version,
+                _job.lease_expires_at,
+                _job.cancel_requested_at,
+                _job.credential_version,
+            ),
         )
         self.admission = Admission(database, shares)
         self._events = EventWriter(database)
@@ -93,9 +98,7 @@ class JobTransitions:
     ) -> None:
         opened = [pair for pair in written if pair[0].attempts > 0]
         closed = [_closed(*pair) for pair in written if _ends_attempt(pair[0])]
-        ids = new_ids(len(opened))
-        rows = [_opened(attempt_id, *pair) for attempt_id, pair in zip(ids, opened, strict=True)]
-        self._open_attempts.values(connection, rows)
+        self._open_attempts.values(connection, [_opened(*pair) for pair in opened])
         if closed:
             connection.execute(self._close_attempts, as_parameter(closed))
 
@@ -139,9 +142,10 @@ def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) ->
     if shape.source == JobStatus.PROCESSING:
         columns["eta_seconds"] = columns["speed"] = sa.null()
     if shape.target in FINISHED:
-        # A job that can never run again does not need its credentials: delete them.
-        for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
-            column = inbox_jobs.c[f"storage_creds_{name}"]
+        # A job that can never run again does not need its credentials and its key: delete them.
+        parts = ("encrypted", "dek_wrapped", "kek_id", "encryption_version")
+        for name in (f"{secret}_{part}" for secret in ("storage_creds", "hls_key") for part in parts):
+            column = inbox_jobs.c[name]
             spent = sa.case((_job.attempt_count >= _job.max_attempts, None), else_=column)
             columns[column.name] = spent if shape.target == JobStatus.FAILED else sa.null()
     return columns
@@ -161,13 +165,21 @@ def _event(event_id: str, transition: Transition, row: AnyRow) -> tuple[object, 
     )
 
 
-_ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "worker_id", "started_at")
+_ATTEMPT_COLUMNS = (
+    "attempt_id",
+    "job_id",
+    "attempt_no",
+    "claim_version",
+    "worker_id",
+    "started_at",
+    "claim_id",
+)
 
 
-def _opened(attempt_id: str, transition: Transition, row: AnyRow) -> tuple[object, ...]:
+def _opened(claim: Transition, row: AnyRow) -> tuple[object, ...]:
     """Return the values of a new attempt's row, in the order of `_ATTEMPT_COLUMNS`."""
-    claimed = (row.job_id, row.attempt_count, row.claim_version, transition.worker_id, row.updated_at)
-    return (attempt_id, *claimed)
+    claimed = (row.job_id, row.attempt_count, row.claim_version, claim.worker_id, row.updated_at)
+    return (claim.attempt_id, *claimed, claim.claim_id)
 
 
 def _closed(transition: Transition, row: AnyRow) -> dict[str, object]:
@@ -177,18 +189,32 @@ def _closed(transition: Transition, row: AnyRow) -> dict[str, object]:
         "claim_version": transition.claim_version,
         "ended_at": row.updated_at,
         "outcome": values.get("outcome", transition.target),
+        "end_status": values.get("end_status", transition.target),
     }
+    if transition.target == JobStatus.QUEUED:
+        ended["next_attempt_at"] = row.updated_at + (transition.delay_ms or 0)
     if "last_error" in values:
         ended["error"] = values["last_error"]
-    if "timings" in values:
-        ended["timings"] = values["timings"]
+    if "stack" in values:
+        ended["error"] = {**_error_of(values), "stack": values["stack"]}
+    for name in ("timings", "result"):
+        if name in values:
+            ended[name] = values[name]
     return ended
+
+
+def _error_of(values: Mapping[str, object]) -> Mapping[str, object]:
+    error = values["last_error"]
+    return error if isinstance(error, Mapping) else {}
+
+
+_ENDED = ("job_id", "claim_version", "ended_at", "outcome", "error", "timings")
+_ANSWERED = ("end_status", "next_attempt_at", "result")
 
 
 def _close_attempts() -> sa.Executable:
     attempt = job_attempts.c
-    ended = ("job_id", "claim_version", "ended_at", "outcome", "error", "timings")
-    rows = Rows({name: attempt[name].type for name in ended})
+    rows = Rows({name: attempt[name].type for name in (*_ENDED, *_ANSWERED)})
     return (
         sa.update(job_attempts)
         .values(
@@ -198,6 +224,7 @@ def _close_attempts() -> sa.Executable:
             # A transition without timings keeps the timings of the worker's last heartbeat. For example, the
             # sweep has no timings when it ends the attempt of a lost worker.
             timings=sa.func.coalesce(rows["timings"], attempt.timings, type_=attempt.timings.type),
+            **{name: rows[name] for name in _ANSWERED},
         )
         .where(
             attempt.job_id == rows["job_id"],

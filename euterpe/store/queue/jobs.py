@@ -22,7 +22,7 @@ from euterpe.store.tables import (
     pruned_jobs,
 )
 
-_SEALED = ("storage_creds_", "callbacks_")
+_SEALED = ("storage_creds_", "callbacks_", "hls_key_")
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith(_SEALED)]
 # The columns of a status document. Read only the spec's metadata, because 200 whole specs can be 50 MB.
 _LISTED = [

@@ -38,6 +38,12 @@ Columns = Callable[[Shape, Rows | None], Mapping[str, object]]
 # parameters of the statement. Group by the fields themselves: building a `Shape` for each transition would
 # take 3 % of a worker's time.
 _shared_fields = attrgetter("source", "target", "lane", "worker_id", "lease_ms", "raises_version", "attempts")
+# With `owners_differ`, the owner and the lease belong to the row, so transitions with different owners share
+# a statement.
+_fields_without_owner = attrgetter("source", "target", "lane", "raises_version", "attempts")
+
+# `late_ms` of a heartbeat that extends a lease however long ago it expired.
+_ANY_TIME_MS = 2**60
 
 
 class Holding(NamedTuple):
@@ -45,6 +51,14 @@ class Holding(NamedTuple):
 
     key: str
     claim_version: int
+
+
+class Extension(NamedTuple):
+    """The wanted extension of a lease: to `lease_ms` from now."""
+
+    key: str
+    claim_version: int
+    lease_ms: int
 
 
 class LeasedTable:
@@ -110,7 +124,8 @@ class LeasedTable:
         """Apply each transition whose fence holds; return the rows that were changed."""
         batches: dict[object, list[Transition]] = {}
         for one in sorted(transitions, key=attrgetter("key")):
-            batches.setdefault(_shared_fields(one), []).append(one)
+            shared = _fields_without_owner if one.owners_differ else _shared_fields
+            batches.setdefault(shared(one), []).append(one)
         for batch in batches.values():
             self._check(batch[0].source, batch[0].target)
         if len(batches) > 1 and self._database.engines.locks_rows:
@@ -126,13 +141,21 @@ class LeasedTable:
         return written
 
     def heartbeat(
-        self, connection: sa.Connection, holdings: Sequence[Holding], lease_ms: int
+        self, connection: sa.Connection, extensions: Iterable[Extension], *, revive: bool = False
     ) -> Sequence[AnyRow]:
-        """Extend every lease that is still held and has not expired; return the rows of these leases."""
-        if not holdings:
+        """Extend every lease that is still held and has not expired; return the rows of these leases.
+
+        With `revive`, also extend a lease that has expired but was not swept: its version is still the same,
+        so it still has no other owner.
+        """
+        rows = [
+            {"key": key, "version": version, "lease_ms": lease_ms}
+            for key, version, lease_ms in sorted(extensions)
+        ]
+        if not rows:
             return ()
-        rows = [{"key": key, "version": version} for key, version in sorted(holdings)]
-        return connection.execute(self._beat, {**as_parameter(rows), "lease_ms": lease_ms}).all()
+        late_ms = _ANY_TIME_MS if revive else 0
+        return connection.execute(self._beat, {**as_parameter(rows), "late_ms": late_ms}).all()
 
     # -- the statements: their text depends on the shape of a transition and never on the size of a batch
 
@@ -143,17 +166,22 @@ class LeasedTable:
 
     def _update_statement(self, shape: Shape, *, has_values: bool) -> sa.Executable:
         columns, now = self.table.c, self._database.now
+        fence: dict[str, AnyType] = {"key": TEXT, "version": INTEGER, "source": TEXT}
         rows = Rows(
-            {"key": TEXT, "version": INTEGER, "source": TEXT, "delay_ms": INTEGER, **self._value_types}
+            {**fence, "delay_ms": INTEGER, "owner": TEXT, "owner_lease_ms": INTEGER, **self._value_types}
         )
+        lease_ms: AnyColumn = sa.bindparam("lease_ms", type_=sa.BigInteger)
+        worker: AnyColumn = sa.bindparam("worker", type_=sa.Text)
+        if shape.owners_differ:
+            worker, lease_ms = rows["owner"], rows["owner_lease_ms"]
         values: dict[str, object] = {
             "status": sa.bindparam("target", type_=sa.Text),
-            "worker_id": sa.bindparam("worker", type_=sa.Text),
+            "worker_id": worker,
             "lease_expires_at": sa.null(),
             "heartbeat_at": sa.null(),
         }
         if shape.is_leased:
-            values["lease_expires_at"] = now + sa.bindparam("lease_ms", type_=sa.BigInteger)
+            values["lease_expires_at"] = now + lease_ms
             values["heartbeat_at"] = now
         if shape.lane is not None:
             # Do not assign an unchanged lane: SQLite would rewrite every index that contains the lane.
@@ -183,16 +211,17 @@ class LeasedTable:
 
     def _beat_statement(self) -> sa.Executable:
         columns, now = self.table.c, self._database.now
-        rows = Rows({"key": TEXT, "version": INTEGER})
+        rows = Rows({"key": TEXT, "version": INTEGER, "lease_ms": INTEGER})
+        late_ms = sa.bindparam("late_ms", type_=sa.BigInteger)
         return (
             sa.update(self.table)
-            .values(lease_expires_at=now + sa.bindparam("lease_ms", type_=sa.BigInteger), heartbeat_at=now)
+            .values(lease_expires_at=now + rows["lease_ms"], heartbeat_at=now)
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
                 # Compare a difference with 0. With `lease_expires_at >= now`, Postgres would expect few such
                 # rows, and would scan the table to find them.
-                columns.lease_expires_at - now >= 0,
+                columns.lease_expires_at - now + late_ms >= 0,
             )
             .returning(*self._heartbeat_returning)
         )

@@ -23,7 +23,7 @@ from euterpe.store.engine.wakeup import Topic
 from euterpe.store.queue.fairness.due_rows import DueRows
 from euterpe.store.queue.fairness.requester_turns import RequesterTurns
 from euterpe.store.queue.lanes import lane_is
-from euterpe.store.queue.leases import Holding, LeasedTable
+from euterpe.store.queue.leases import Extension, Holding, LeasedTable
 from euterpe.store.queue.origins import OriginChange, Origins, OriginState
 from euterpe.store.queue.sweep import ROWS_PER_SWEEP, SweepTimer
 from euterpe.store.queue.transition import Fence, Shape, Transition
@@ -188,7 +188,8 @@ class Outbox:
     def heartbeat(self, events: Sequence[ClaimedEvent], *, lease_ms: int = 60_000) -> frozenset[str]:
         """Extend the leases; return the ids of the events that are still held."""
         with self._database.transaction() as connection:
-            rows = self.events.heartbeat(connection, [event.holding for event in events], lease_ms)
+            extensions = [Extension(*event.holding, lease_ms) for event in events]
+            rows = self.events.heartbeat(connection, extensions)
         return frozenset(row.event_id for row in rows)
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:

@@ -6,6 +6,7 @@ Otherwise a report only changes four columns of the job.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -16,8 +17,7 @@ from euterpe.store.engine.batch_rows import INTEGER, REAL, TEXT, AnyRow, AnyType
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_ids
 from euterpe.store.engine.wakeup import Topic
-from euterpe.store.queue.event_rows import EventWriter, as_json, event_row
-from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.event_rows import EventContext, EventWriter, as_json, event_row
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.tables import inbox_jobs
 
@@ -29,9 +29,20 @@ _BRINGS: Mapping[str, AnyType] = {
 }
 
 
+class ReportingJob(Protocol):
+    """A job that a worker has claimed, with the data for its progress events."""
+
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def claim_version(self) -> int: ...
+    @property
+    def context(self) -> EventContext: ...
+
+
 @dataclass(frozen=True)
 class ProgressReport:
-    job: ClaimedJob
+    job: ReportingJob
     progress: float  # percent
     eta_seconds: float | None = None
     speed: float | None = None  # seconds of media per second
@@ -68,18 +79,22 @@ class ProgressReports:
 
     def write(self, reports: Sequence[ProgressReport]) -> frozenset[str]:
         """Write the reports; return the ids of the jobs still held. The caller must stop the lost jobs."""
-        by_key = {report.job.job_id: report for report in sorted(reports, key=lambda r: r.job.job_id)}
         with self._database.transaction() as connection:
-            batch = as_parameter(_row(report) for report in by_key.values())
-            written = connection.execute(self._write, batch).all()
-            events = [
-                _event(event_id, report, row)
-                for event_id, row in zip(new_ids(len(written)), written, strict=True)
-                if (report := by_key[row.job_id]).wants_event
-            ]
-            if events:
-                self._events.insert(connection, events)
-                self._database.announce(connection, Topic.OUTBOX)
+            return self.write_in(connection, reports)
+
+    def write_in(self, connection: sa.Connection, reports: Sequence[ProgressReport]) -> frozenset[str]:
+        """Write the reports in the caller's transaction; return the ids of the jobs still held."""
+        by_key = {report.job.job_id: report for report in sorted(reports, key=lambda r: r.job.job_id)}
+        batch = as_parameter(_row(report) for report in by_key.values())
+        written = connection.execute(self._write, batch).all()
+        events = [
+            _event(event_id, report, row)
+            for event_id, row in zip(new_ids(len(written)), written, strict=True)
+            if (report := by_key[row.job_id]).wants_event
+        ]
+        if events:
+            self._events.insert(connection, events)
+            self._database.announce(connection, Topic.OUTBOX)
         return frozenset(row.job_id for row in written)
 
 

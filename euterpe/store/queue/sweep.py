@@ -28,8 +28,9 @@ class SweepTimer:
         """Call `claim`, and sweep if a sweep is due; return the claimed rows.
 
         Normally the sweep runs before the claim. After a call that claimed nothing, the next call claims
-        before it sweeps, so that the first new job does not wait for the sweep. If this claim finds nothing,
-        the call sweeps, and claims again if the sweep changed rows.
+        before it sweeps, so that the first new job does not wait for the sweep; but a sweep that is late by
+        `_IDLE_PAUSES` runs before the claim. If the claim finds nothing, the call sweeps, and claims again if
+        the sweep changed rows.
         """
         if self._is_due(_IDLE_PAUSES * self._every_s if self._is_idle else self._every_s):
             self._run_sweep()

@@ -5,9 +5,11 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, Self
 
 from euterpe.domain.errors import InvalidTransition
-from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, lane_when_queued
 from euterpe.store.checks import check_reported_fields
-from euterpe.store.queue.event_rows import EventContext
+from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.queue.event_rows import EventContext, context_of
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -47,6 +49,7 @@ class Shape(NamedTuple):
     is_leased: bool  # after the transition
     raises_version: bool
     attempts: int  # added to attempt_count
+    owners_differ: bool = False  # each row of the batch has its own owner and lease
 
 
 class Transition(NamedTuple):
@@ -64,6 +67,9 @@ class Transition(NamedTuple):
     delay_ms: int | None = None  # the row cannot be claimed before this time has passed
     values: Mapping[str, object] = NOTHING  # `value_types` of the table lists the keys
     context: EventContext | None = None  # the data for the event; only for jobs
+    owners_differ: bool = False  # True to share a statement with transitions of other owners
+    attempt_id: str | None = None  # the id of the attempt that begins; only for claims of jobs
+    claim_id: str | None = None  # the request that claims the job
 
     @classmethod
     def claim(
@@ -74,10 +80,26 @@ class Transition(NamedTuple):
         worker_id: str,
         lease_ms: int,
         context: EventContext | None = None,
+        attempt_id: str | None = None,
+        claim_id: str | None = None,
+        owners_differ: bool = False,
     ) -> Self:
-        """Return a claim: the row gets an owner, a lease and a new version, and an attempt is counted."""
+        """Return a claim: the row gets an owner, a lease and a new version, and an attempt is counted.
+
+        A claim of a job needs `attempt_id`. Set `owners_differ` if the batch has claims of several workers.
+        """
         owner = (Lane.LEASED, worker_id, lease_ms)
-        return cls(*fence, target, *owner, raises_version=True, attempts=1, context=context)
+        return cls(
+            *fence,
+            target,
+            *owner,
+            raises_version=True,
+            attempts=1,
+            context=context,
+            owners_differ=owners_differ,
+            attempt_id=attempt_id,
+            claim_id=claim_id,
+        )
 
     @classmethod
     def claim_to_cancel(cls, fence: Fence, target: str, *, worker_id: str, context: EventContext) -> Self:
@@ -102,6 +124,24 @@ class Transition(NamedTuple):
         if target == JobStatus.SUCCEEDED:
             return cls(*fence, target, Lane.REST, values=values, context=job.context)
         return cls(*fence, target, None, job.worker_id, job.lease_ms, values=values, context=job.context)
+
+    @classmethod
+    def step(
+        cls,
+        fence: Fence,
+        target: JobStatus,
+        *,
+        worker_id: str,
+        lease_ms: int,
+        values: Mapping[str, object],
+        context: EventContext,
+    ) -> Self:
+        """Return the next step of a job in progress, for its owner `worker_id`, which renews the lease.
+
+        Steps of several workers share a statement.
+        """
+        step = cls(*fence, target, None, worker_id, lease_ms, values=values, context=context)
+        return step._replace(owners_differ=True)
 
     @classmethod
     def release(
@@ -165,7 +205,8 @@ class Transition(NamedTuple):
     @property
     def shape(self) -> Shape:
         is_leased = self.lease_ms is not None
-        return Shape(self.source, self.target, self.lane, is_leased, self.raises_version, self.attempts)
+        changes = (self.raises_version, self.attempts, self.owners_differ)
+        return Shape(self.source, self.target, self.lane, is_leased, *changes)
 
     @property
     def has_values(self) -> bool:
@@ -176,13 +217,37 @@ class Transition(NamedTuple):
         # The fence comes last, so that no value from a worker can overwrite it.
         fence = {"key": self.key, "version": self.claim_version, "source": self.source}
         row = {**self.values, **fence} if self.values else fence
+        if self.owners_differ:
+            row = {**row, "owner": self.worker_id, "owner_lease_ms": self.lease_ms}
         return row if self.delay_ms is None else {**row, "delay_ms": self.delay_ms}
 
     def parameters(self) -> dict[str, object]:
         """Return the parameters that all rows of a batch share."""
-        given = {"to_lane": self.lane, "lease_ms": self.lease_ms}
-        return {
-            "target": self.target,
-            "worker": self.worker_id,
-            **{name: value for name, value in given.items() if value is not None},
-        }
+        shared: dict[str, object] = {"target": self.target}
+        if self.lane is not None:
+            shared["to_lane"] = self.lane
+        if self.owners_differ:
+            return shared
+        shared["worker"] = self.worker_id
+        if self.lease_ms is not None:
+            shared["lease_ms"] = self.lease_ms
+        return shared
+
+
+def release_of(
+    row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, object] | None
+) -> Transition:
+    """Return the release of a job that a worker holds. `row` has the `FAILURE_COLUMNS` of the job."""
+    values: dict[str, object] = {"outcome": "released"}
+    if reason is not None:
+        values["last_error"] = reason.document()
+    if timings is not None:
+        values["timings"] = timings
+    return Transition.release(
+        Fence(row.job_id, row.claim_version, row.status),
+        JobStatus.QUEUED,
+        lane_when_queued(row.group_id, delay_ms),
+        delay_ms=delay_ms or None,
+        values=values,
+        context=context_of(row),
+    )

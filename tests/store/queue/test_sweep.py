@@ -4,6 +4,8 @@ import pytest
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.states import JobStatus
+from euterpe.store.queue.inbox import Inbox
+from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.sweep import SweepTimer
 from euterpe.store.store import Store
 from tests.clock import SettableClock
@@ -125,3 +127,50 @@ def test_a_busy_worker_sweeps_expired_leases_too(
         now[0] += 0.1
         assert claim_one(store).job_id != lost
         assert statuses(store, [lost]) == [JobStatus.QUEUED]
+
+
+def test_a_fresh_process_lets_living_workers_revive_their_leases_first(
+    url: str, ring: LocalKeyRing, clock: SettableClock
+) -> None:
+    elapsed_s = [0.0]
+    with Store(url, ring, clock=clock, sweep_every_ms=0) as before:
+        dead, living = enqueue(before, 2)
+        jobs = before.inbox.claim("w1", 2, lease_ms=1_000)
+    clock.advance(3_600_000)
+    with Store(url, ring, clock=clock, sweep_every_ms=0, sweep_grace_ms=30_000) as store:
+        inbox = grace_inbox(store, elapsed_s)
+        (due,) = enqueue(store, not_before=clock.now_ms + 1_000)
+        clock.advance(1_000)
+        elapsed_s[0] = 29.9
+        assert [job.job_id for job in inbox.claim("w2", 5)] == [due], "due jobs are promoted all the same"
+        assert inbox.heartbeat(jobs[1:], revive=True).held == {living}
+        elapsed_s[0] = 30.0
+        inbox.sweep()
+        assert statuses(store, [dead, living]) == [JobStatus.QUEUED, JobStatus.CLAIMED]
+
+
+def test_without_a_grace_period_the_first_sweep_revokes_expired_leases(
+    store: Store, clock: SettableClock
+) -> None:
+    (job_id,) = enqueue(store)
+    claim_one(store, lease_ms=1_000)
+    clock.advance(1_001)
+    store.inbox.sweep()
+    assert statuses(store, [job_id]) == [JobStatus.QUEUED]
+
+
+def test_the_store_passes_its_grace_period_on(url: str, ring: LocalKeyRing, clock: SettableClock) -> None:
+    with Store(url, ring, clock=clock, sweep_every_ms=0, sweep_grace_ms=3_600_000) as store:
+        (job_id,) = enqueue(store)
+        claim_one(store, lease_ms=1_000)
+        clock.advance(1_001)
+        store.inbox.sweep()
+        assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
+
+
+def grace_inbox(store: Store, elapsed_s: list[float]) -> Inbox:
+    """Return an inbox that has just started, with a grace period of 30 seconds and a settable clock."""
+    transitions = JobTransitions(store.database, store.inbox.shares)
+    return Inbox(
+        store.database, transitions, sweep_every_ms=0, sweep_grace_ms=30_000, monotonic=lambda: elapsed_s[0]
+    )

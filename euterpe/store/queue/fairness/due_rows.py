@@ -2,7 +2,7 @@
 
 A sweep moves a limited number of rows. If it moved only the oldest rows, a requester whose 100,000 retries
 became due at once would delay the rows of all other requesters for minutes. So if the number of due rows
-reaches the limit, a sweep also moves a few rows of each of the next 50 requesters. To find the next requester
+reaches the limit, a sweep also moves a few rows of each of the next 50 requesters. Finding the next requester
 with delayed rows takes one index probe.
 """
 

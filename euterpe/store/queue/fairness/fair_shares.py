@@ -260,7 +260,7 @@ def _advance_statement() -> sa.Executable:
 
 
 def is_mixed() -> sa.ColumnElement[int]:
-    """Return a subquery for a row of `inbox_jobs`: 1 if the ready jobs of its share differ in priority."""
+    """Return a subquery for a row of `inbox_jobs`: 1 if ready jobs of its share may differ in priority."""
     share = fair_shares.c
     mixed = sa.select(share.is_mixed).where(
         share.queue == inbox_jobs.c.queue, share.requester_id == inbox_jobs.c.requester_id

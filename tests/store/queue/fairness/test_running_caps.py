@@ -32,7 +32,7 @@ def claimed_from(store: Store) -> list[str]:
 
 
 def test_jobs_behind_a_cap_that_was_removed_are_let_through(store: Store, newsroom: str) -> None:
-    """The removed cap simulates a `requester set` that ended after its first transaction."""
+    """The removed cap simulates a `requester set` that crashed after the first of its two transactions."""
     store.requester_limits.set(newsroom, {"max_running": 1})
     enqueue(store, 5, requester_id=newsroom)
     with store.database.transaction() as connection:

@@ -1,0 +1,175 @@
+"""The ends of attempts that workers report, and the answers to them.
+
+The answer to an end is read from the row of the attempt, also the first time. So the answer to a repeated
+report is always the first answer: after a lost answer, while a later attempt runs, and after a dead letter.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import JobStatus
+from euterpe.domain.text import to_storable
+from euterpe.store.checks import WEEK_MS, check_count, check_documents, check_reported_fields
+from euterpe.store.engine.batch_rows import TEXT, AnyRow, Rows, as_parameter
+from euterpe.store.tables import inbox_jobs, pruned_jobs
+
+# The limit on the bytes of a worker's stack trace. A longer stack loses its middle.
+MAX_STACK = 16 * 1024
+
+
+class AttemptKey(NamedTuple):
+    """The attempt that a worker reports, and the fence of its claim."""
+
+    job_id: str
+    attempt_id: str
+    claim_version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """The report of an attempt that succeeded. `result` is kept, but never read."""
+
+    key: AttemptKey
+    outputs: Sequence[Mapping[str, Any]]
+    timings: Mapping[str, Any] | None = None
+    source_info: Mapping[str, Any] | None = None
+    warnings: Sequence[Mapping[str, Any]] | None = None
+    result: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_reported_fields({name: value for name, value in self.values().items() if name != "result"})
+        check_documents({"result": self.result})
+
+    def values(self) -> dict[str, object]:
+        given = {
+            "outputs": self.outputs,
+            "timings": self.timings,
+            "source_info": self.source_info,
+            "warnings": self.warnings,
+            "result": self.result,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedAttempt:
+    """The report of an attempt that failed, and is charged to the job.
+
+    `stack` is kept with the attempt only: no event and no status document has it. If the error names no
+    phase, the status of the job is its phase.
+    """
+
+    key: AttemptKey
+    error: JobError
+    timings: Mapping[str, Any] | None = None
+    stack: str | None = None
+
+    def __post_init__(self) -> None:
+        check_documents({"timings": self.timings})
+        if self.stack is not None:
+            object.__setattr__(self, "stack", to_storable(self.stack, longest=MAX_STACK))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedAttempt:
+    """The report of an attempt that the worker gives up without a charge to the job.
+
+    Without `delay_ms`, a release with a `reason` waits for a pause that grows with each release, and a
+    release without a reason does not wait.
+    """
+
+    key: AttemptKey
+    reason: JobError | None = None
+    delay_ms: int | None = None
+    timings: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_documents({"timings": self.timings})
+        if self.delay_ms is not None:
+            check_count(self.delay_ms, "delay_ms", 0, WEEK_MS)
+
+
+AttemptEnd = Completion | FailedAttempt | ReleasedAttempt
+
+
+@dataclass(frozen=True)
+class EndAnswer:
+    """What became of the job at the end of the attempt."""
+
+    outcome: str  # of the attempt
+    status: JobStatus  # of the job
+    next_attempt_at: int | None = None  # of a job that is queued again
+
+    @property
+    def requeued(self) -> bool:
+        return self.status is JobStatus.QUEUED
+
+    @property
+    def dlq(self) -> bool:
+        """Return whether the job failed for good: it was neither queued again nor canceled."""
+        return self.outcome == "failed"
+
+
+class ReportRefusal(StrEnum):
+    ATTEMPT_ENDED = "attempt_ended"  # the same worker has ended the attempt in another way
+    LEASE_LOST = "lease_lost"  # the attempt was swept, or was never this worker's
+    UNKNOWN_JOB = "unknown_job"
+    PRUNED = "pruned"
+
+
+@dataclass(frozen=True)
+class EndRefused:
+    """The report changed nothing. `outcome` is the outcome of the attempt, if it has ended."""
+
+    reason: ReportRefusal
+    outcome: str | None = None
+
+
+# The outcomes that answer a report of each kind. A release is charged when the job has used up its free
+# releases, and a job whose cancel was requested is canceled at its end.
+_OWN_OUTCOMES: Mapping[type[AttemptEnd], frozenset[str]] = {
+    Completion: frozenset({"succeeded"}),
+    FailedAttempt: frozenset({"requeued", "failed", "canceled"}),
+    ReleasedAttempt: frozenset({"released", "requeued", "failed", "canceled"}),
+}
+# The status after an attempt that an earlier release of Euterpe ended, without `end_status`.
+_STATUS_AFTER = {"succeeded": JobStatus.SUCCEEDED, "failed": JobStatus.FAILED, "canceled": JobStatus.FAILED}
+
+
+def answer_to(end: AttemptEnd, attempt: AnyRow | None) -> EndAnswer | EndRefused:
+    """Return the answer to a report whose job exists.
+
+    `attempt` is the row of the attempt after all writes, or None if there is no such attempt.
+    """
+    if attempt is None or AttemptKey(attempt.job_id, attempt.attempt_id, attempt.claim_version) != end.key:
+        return EndRefused(ReportRefusal.LEASE_LOST)
+    if attempt.outcome is None or attempt.outcome == "lease_expired":
+        return EndRefused(ReportRefusal.LEASE_LOST, attempt.outcome)
+    if attempt.outcome not in _OWN_OUTCOMES[type(end)]:
+        return EndRefused(ReportRefusal.ATTEMPT_ENDED, attempt.outcome)
+    status = attempt.end_status or _STATUS_AFTER.get(attempt.outcome, JobStatus.QUEUED)
+    return EndAnswer(attempt.outcome, JobStatus(status), attempt.next_attempt_at)
+
+
+_WANTED = sa.select(Rows({"id": TEXT})["id"])
+_KNOWN = sa.select(inbox_jobs.c.job_id).where(inbox_jobs.c.job_id.in_(_WANTED))
+_PRUNED = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.job_id.in_(_WANTED))
+
+
+def missing_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, ReportRefusal]:
+    """Return the refusal for each of these jobs that does not exist."""
+    if not job_ids:
+        return {}
+    ids = as_parameter({"id": job_id} for job_id in job_ids)
+    known = set(connection.execute(_KNOWN, ids).scalars())
+    pruned = set(connection.execute(_PRUNED, ids).scalars())
+    return {
+        job_id: ReportRefusal.PRUNED if job_id in pruned else ReportRefusal.UNKNOWN_JOB
+        for job_id in job_ids
+        if job_id not in known
+    }
