@@ -44,7 +44,10 @@ class Sqlite:
 
 
 class Postgres:
-    """The Postgres server of the wheel. Each test empties its only database, as a copy needs a checkpoint."""
+    """The Postgres server of a wheel.
+
+    Tests share one database and empty it: a copy would need a checkpoint.
+    """
 
     def __init__(self, _: Path) -> None:
         # The server runs as another user, and only root may enter pytest's folder.
@@ -87,7 +90,7 @@ class Postgres:
 
 
 class Libsql:
-    """The `sqld` that ci/setup puts beside the interpreter. Each test empties its only database."""
+    """The `sqld` that ci/setup puts beside the interpreter. Tests share its only database and empty it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._address = folder, f"127.0.0.1:{free_port()}"
@@ -111,7 +114,7 @@ class Libsql:
         log = self._process.stdout
         assert log is not None
         for line in log:
-            if "create:try_new_primary" in line:  # sqld logs this last before it serves
+            if "create:try_new_primary" in line:  # the last line that sqld logs before it serves
                 self._drain = threading.Thread(target=log.read)
                 self._drain.start()
                 return

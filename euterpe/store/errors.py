@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.leased_job import Unavailable
 
 
 class StoreError(EuterpeError):
     code = "store_error"
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailable(StoreError, Unavailable):
     """The database is unavailable or too busy, and the same call may succeed later.
 
     Nothing was written, unless the connection broke during the commit. In that case the caller must read the

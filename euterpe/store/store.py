@@ -6,8 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from euterpe.crypto.key_provider import KeyProvider
-from euterpe.domain.canonical import callback_queries, request_hash, split_secrets
+from euterpe.domain.canonical import callback_queries, hls_keys, request_hash, split_secrets
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
+from euterpe.domain.release_limits import ReleaseLimits
 from euterpe.domain.retry import Backoff
 from euterpe.domain.spec import JobSpec
 from euterpe.domain.text import check_text
@@ -19,10 +20,14 @@ from euterpe.store.engine.ids import new_id
 from euterpe.store.engine.migrations import require_current
 from euterpe.store.engine.write_wait import WRITE_WAIT_S
 from euterpe.store.history.prune import Pruner
+from euterpe.store.queue.attempt_ends import AttemptEnds
+from euterpe.store.queue.attempt_reports import AttemptReports
 from euterpe.store.queue.control import Control
 from euterpe.store.queue.enqueue import Accepted, Enqueue, Key, NewJob
+from euterpe.store.queue.failures import FailureWriter
 from euterpe.store.queue.fairness.fair_shares import FairShares
 from euterpe.store.queue.fairness.requester_limits import RequesterLimits
+from euterpe.store.queue.held_jobs import HeldJobs
 from euterpe.store.queue.inbox import Inbox
 from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.jobs import Jobs
@@ -31,8 +36,10 @@ from euterpe.store.queue.progress import ProgressReports
 from euterpe.store.queue.replay import Replay
 from euterpe.store.secrets.callbacks import Callbacks
 from euterpe.store.secrets.credentials import Credentials
+from euterpe.store.secrets.hls_keys import HlsKeys
 from euterpe.store.secrets.requesters import Requesters
 from euterpe.store.secrets.rewrap import Rewrap
+from euterpe.store.secrets.service_secrets import ServiceSecrets
 
 
 class Store:
@@ -49,13 +56,17 @@ class Store:
         outbox_max_attempts: int = 12,
         idempotency_ttl_ms: int = WEEK_MS,
         sweep_every_ms: int = 100,
+        sweep_grace_ms: int = 0,
+        release_limits: ReleaseLimits | None = None,
         write_wait_s: float = WRITE_WAIT_S,
         shares: Callable[[Database], FairShares] | None = None,
     ) -> None:
         """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
-        A write waits at most `write_wait_s` for other writes. `shares` builds the object that ranks jobs for
-        claims. A benchmark passes a different function, to compare the fair order with another order.
+        A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, no expired lease
+        is revoked, so that living workers come first after an outage. `shares` builds the object that ranks
+        jobs for claims. A benchmark passes a different function, to compare the fair order with another
+        order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:
@@ -66,18 +77,32 @@ class Store:
         self._job_max_attempts = job_max_attempts
         fair = FairShares(self.database, advance_every_ms=sweep_every_ms)
         transitions = JobTransitions(self.database, fair if shares is None else shares(self.database))
-        self.inbox = Inbox(self.database, transitions, backoff=backoff, sweep_every_ms=sweep_every_ms)
+        backoff = backoff or Backoff()
+        self.inbox = Inbox(
+            self.database,
+            transitions,
+            backoff=backoff,
+            sweep_every_ms=sweep_every_ms,
+            sweep_grace_ms=sweep_grace_ms,
+        )
         self.control = Control(self.database, transitions)
         self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, sweep_every_ms=sweep_every_ms)
         self.replay = Replay(self.database, self.outbox)
         self.enqueue = Enqueue(self.database, transitions.admission, idempotency_ttl_ms=idempotency_ttl_ms)
         self.progress = ProgressReports(self.database)
+        self.attempt_reports = AttemptReports(self.database, transitions, self.progress)
+        self.attempt_ends = AttemptEnds(
+            self.database, transitions, FailureWriter(transitions, backoff), limits=release_limits
+        )
+        self.held_jobs = HeldJobs(self.database)
         self.jobs = Jobs(self.database)
         self.prune = Pruner(self.database, self.enqueue, transitions.admission)
         self.requesters = Requesters(self.database, keys)
         self.requester_limits = RequesterLimits(self.database)
         self.credentials = Credentials(self.database, keys)
         self.callbacks = Callbacks(self.database, keys)
+        self.hls_keys = HlsKeys(self.database, keys)
+        self.service_secrets = ServiceSecrets(self.database, keys)
         self.rewrap = Rewrap(self.database, keys)
         self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(
             self.enqueue.many, name="enqueue", max_wait_s=write_wait_s
@@ -112,6 +137,9 @@ class Store:
     ) -> NewJob:
         """Return the job as it will be stored: with sealed secrets, and all other values in plain text.
 
+        A bridge to a foreign queue (a new package beside `euterpe/api/`) calls this with the `source_ref` of
+        a message, so that the message is enqueued only once.
+
         If `may_have_secrets(spec)` is true, this may call the key provider and block. Raise
         `KeyProviderUnavailable` during an outage of the key provider.
         """
@@ -137,6 +165,7 @@ class Store:
             source_ref=source_ref,
             sealed=self.credentials.seal_first(job_id, requester_id, secret),
             sealed_callbacks=self.callbacks.seal_first(job_id, requester_id, callback_queries(spec)),
+            sealed_hls_keys=self.hls_keys.seal_first(job_id, requester_id, hls_keys(spec)),
             key=key,
         )
 

@@ -75,6 +75,10 @@ inbox_jobs = Table(
     Column("callbacks_dek_wrapped", LargeBinary),
     Column("callbacks_kek_id", Text),
     Column("callbacks_encryption_version", BigInteger),
+    Column("hls_key_encrypted", LargeBinary),
+    Column("hls_key_dek_wrapped", LargeBinary),
+    Column("hls_key_kek_id", Text),
+    Column("hls_key_encryption_version", BigInteger),
 )
 
 job_attempts = Table(
@@ -90,6 +94,10 @@ job_attempts = Table(
     Column("outcome", Text),
     Column("error", json_document),
     Column("timings", json_document),
+    Column("claim_id", Text),
+    Column("end_status", Text),
+    Column("next_attempt_at", BigInteger),
+    Column("result", json_document),
 )
 
 job_outbox_events = Table(
@@ -198,6 +206,20 @@ webhook_secrets = Table(
     metadata,
     Column("secret_id", Text, primary_key=True),
     Column("requester_id", Text, ForeignKey("requesters.requester_id"), nullable=False),
+    Column("secret_encrypted", LargeBinary, nullable=False),
+    Column("secret_dek_wrapped", LargeBinary, nullable=False),
+    Column("secret_kek_id", Text, nullable=False),
+    Column("secret_encryption_version", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+)
+
+service_secrets = Table(
+    "service_secrets",
+    metadata,
+    Column("secret_id", Text, primary_key=True),
+    Column("purpose", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
     Column("secret_encrypted", LargeBinary, nullable=False),
     Column("secret_dek_wrapped", LargeBinary, nullable=False),
     Column("secret_kek_id", Text, nullable=False),

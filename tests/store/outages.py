@@ -37,7 +37,7 @@ class Fragile(Protocol):
 
 
 class FragileSqlite:
-    """A database file whose folder is renamed. Stores drop their connections, which would keep the file."""
+    """A database file whose folder is renamed. Stores drop connections, which could still use it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._elsewhere = folder / "here", folder / "elsewhere"

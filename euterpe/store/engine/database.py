@@ -1,6 +1,7 @@
 """Run transactions on any engine, and raise the store's errors instead of the driver's."""
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from euterpe.store.engine.write_wait import WRITE_WAIT_S, FifoLock, deadline_aft
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 _Claim = TypeVar("_Claim")
+_LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
 
 
 class Database:
@@ -102,6 +104,16 @@ class Database:
         elif self.kind is EngineKind.SQLITE:
             with self.transaction() as connection:
                 connection.exec_driver_sql("ANALYZE")
+
+    def lock_names(self, connection: sa.Connection, names: Iterable[str]) -> None:
+        """Wait until no other transaction holds one of these names; hold them until the transaction ends.
+
+        SQLite and libSQL have only one writer, so there is nothing to wait for.
+        """
+        if self.engines.locks_rows:
+            # Sorted keys prevent deadlocks between two calls that share names.
+            keys = sorted({_lock_key(name) for name in names})
+            connection.execute(_LOCK_KEYS, {"keys": keys})
 
     def insert(self, table: sa.Table) -> Any:
         """Return an INSERT of the engine's dialect. SQLAlchemy's general INSERT has no ON CONFLICT."""
@@ -208,3 +220,8 @@ def _is_transient(error: exc.DBAPIError) -> bool:
     # psycopg raises OperationalError without a SQLSTATE only if there is no connection. libpq gives the
     # reason only as text, so search this text for a permanent rejection.
     return isinstance(error, exc.OperationalError) and not any(word in str(error.orig) for word in _REJECTED)
+
+
+def _lock_key(name: str) -> int:
+    """Return the key of an advisory lock. Two names with the same key only wait for each other needlessly."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)

@@ -25,7 +25,8 @@ class GroupCommit(Generic[T, R]):
     """A thread that writes submitted items in batches.
 
     `flush` writes a batch in one transaction and returns a result for each item, in order. A result that is
-    an exception is raised to the caller of that item.
+    an exception is raised to the caller of that item. A batch is written `gather_s` after its first item, so
+    that more callers share it.
     """
 
     def __init__(
@@ -36,7 +37,9 @@ class GroupCommit(Generic[T, R]):
         max_batch: int = 128,
         max_waiting: int = 4096,
         max_wait_s: float = WRITE_WAIT_S,
+        gather_s: float = 0.0,
     ) -> None:
+        self._gather_s = gather_s
         self._flush, self._max_batch, self._max_waiting = flush, max_batch, max_waiting
         self._max_wait_s = max_wait_s
         self._waiting: list[_Entry[T, R]] = []
@@ -74,6 +77,8 @@ class GroupCommit(Generic[T, R]):
     def _write_next(self) -> float | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._loop.is_stopping)
+            if self._gather_s:
+                self._changed.wait_for(self._is_full, self._gather_s)
             batch = self._waiting[: self._max_batch]
             del self._waiting[: self._max_batch]
         if not batch:
@@ -85,6 +90,9 @@ class GroupCommit(Generic[T, R]):
             # caller may wait for ever.
             _fail(batch, error)
         return 0.0
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= self._max_batch or self._loop.is_stopping
 
     def _take_waiting(self) -> list[_Entry[T, R]]:
         taken, self._waiting = self._waiting, []

@@ -183,7 +183,7 @@ _DELIVERIES: Mapping[str, AnyColumn] = {
             "ended_at",
         )
     },
-    # Read the receiver's HTTP status. If there is none, read Euterpe's code, which is the part of the error
+    # Read the receiver's HTTP status. If there is none, read our error code, which is the part of the error
     # before the colon. Never read the part after the colon.
     "error_code": sa.case(
         (job_deliveries.c.outcome == "delivered", None),

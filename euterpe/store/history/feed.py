@@ -57,7 +57,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Bookmark:
-    """A cut up to which the history was read, and marks that show whether its positions are still valid."""
+    """A cut up to which the history was read, and marks that show whether the cut is still valid."""
 
     cut: Cut
     marks: Mapping[str, object]

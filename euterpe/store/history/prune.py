@@ -50,8 +50,8 @@ class Pruner:
         has_open_events = sa.exists().where(
             _event.job_id == _job.job_id, _event.lane != sa.literal_column(f"'{Lane.REST}'")
         )
-        # Ids ascend in the order of the enqueues, so each batch can begin after the last id of the previous
-        # batch, and no job is read twice.
+        # Each batch begins after the last id of the previous batch, so no job is read twice. Ids begin with a
+        # time, so they ascend nearly in the order of the enqueues.
         self._oldest = (
             sa.select(_job.job_id, _job.requester_id)
             .where(

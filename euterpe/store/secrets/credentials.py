@@ -48,7 +48,7 @@ class Credentials:
         Raise Conflict if the claim is stale. The caller must keep the plaintext in memory only.
         """
         with self._database.snapshot() as connection:
-            row = connection.execute(sa.select(*_SEALED).where(_owned_by(job))).one_or_none()
+            row = connection.execute(sa.select(*_SEALED).where(owned_by(job))).one_or_none()
         if row is None:
             raise Conflict(f"job {job.job_id} is not owned by this claim any more")
         if row.storage_creds_encrypted is None:
@@ -64,7 +64,7 @@ class Credentials:
         A worker passes its claim, because a stale worker must not overwrite the newer credentials of the next
         worker. Raise Conflict if the claim is stale or the job is over.
         """
-        own = () if claim is None else (_owned_by(claim),)
+        own = () if claim is None else (owned_by(claim),)
         while True:
             with self._database.snapshot() as connection:
                 wanted = sa.select(*_SEALED).where(
@@ -103,17 +103,17 @@ class Credentials:
     def begin_refresh(self, job: ClaimedJob, max_refreshes: int) -> bool:
         """Count one refresh against the job's refresh budget; return False if the budget is spent."""
         with self._database.transaction() as connection:
-            counted = sa.select(_job.refresh_count).where(_owned_by(job)).with_for_update()
+            counted = sa.select(_job.refresh_count).where(owned_by(job)).with_for_update()
             count = connection.execute(counted).scalar_one_or_none()
             if count is None:
                 raise Conflict(f"job {job.job_id} is not owned by this claim any more")
             if not may_refresh(count, max_refreshes):
                 return False
-            connection.execute(sa.update(inbox_jobs).where(_owned_by(job)).values(refresh_count=count + 1))
+            connection.execute(sa.update(inbox_jobs).where(owned_by(job)).values(refresh_count=count + 1))
             return True
 
 
-def _owned_by(job: ClaimedJob) -> sa.ColumnElement[bool]:
+def owned_by(job: ClaimedJob) -> sa.ColumnElement[bool]:
     return sa.and_(
         _job.job_id == job.job_id, _job.claim_version == job.claim_version, _job.lane == Lane.LEASED
     )

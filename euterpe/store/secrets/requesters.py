@@ -110,6 +110,15 @@ class Requesters:
                 RequesterRow(**row) for row in connection.execute(wanted.order_by(_requester.name)).mappings()
             ]
 
+    def workers(self) -> list[RequesterRow]:
+        """Return the requesters whose API keys all have the scope `worker` only, by name."""
+        wanted = sa.select(_key.requester_id, _key.scopes)
+        with self._database.snapshot() as connection:
+            rows = connection.execute(wanted).all()
+        others = {row.requester_id for row in rows if set(row.scopes) != {Scope.WORKER}}
+        workers = {row.requester_id for row in rows} - others
+        return [requester for requester in self.all() if requester.requester_id in workers]
+
     def disable(self, requester_id: str) -> None:
         """Refuse all API keys of the requester from now on; its jobs stay."""
         with self._database.transaction() as connection:

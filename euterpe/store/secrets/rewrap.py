@@ -19,7 +19,9 @@ from euterpe.crypto.envelope import (
     callbacks_context,
     check,
     credentials_context,
+    hls_keys_context,
     rewrap,
+    service_secret_context,
     webhook_secret_context,
 )
 from euterpe.crypto.errors import KeyProviderUnavailable
@@ -27,7 +29,7 @@ from euterpe.crypto.key_provider import KeyProvider
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.engine.batch_rows import AnyRow, AnySelect
 from euterpe.store.engine.database import Database
-from euterpe.store.tables import inbox_jobs, webhook_secrets
+from euterpe.store.tables import inbox_jobs, service_secrets, webhook_secrets
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class _SealedColumns:
     kek_id: str
     version: str
     context: Callable[[Any], Context]
+    owner: Sequence[str]  # the columns that `context` reads, besides the key and those of `unchanged`
     unchanged: Sequence[str]  # a row is written only if these columns have not changed since it was read
 
     @property
@@ -59,6 +62,7 @@ _PLACES = (
         "storage_creds_kek_id",
         "storage_creds_encryption_version",
         lambda row: credentials_context(row.job_id, row.requester_id, row.credential_version),
+        ("requester_id",),
         ("credential_version",),
     ),
     _SealedColumns(
@@ -68,6 +72,17 @@ _PLACES = (
         "callbacks_kek_id",
         "callbacks_encryption_version",
         lambda row: callbacks_context(row.job_id, row.requester_id),
+        ("requester_id",),
+        (),
+    ),
+    _SealedColumns(
+        inbox_jobs,
+        "hls_key_encrypted",
+        "hls_key_dek_wrapped",
+        "hls_key_kek_id",
+        "hls_key_encryption_version",
+        lambda row: hls_keys_context(row.job_id, row.requester_id),
+        ("requester_id",),
         (),
     ),
     _SealedColumns(
@@ -77,6 +92,17 @@ _PLACES = (
         "secret_kek_id",
         "secret_encryption_version",
         lambda row: webhook_secret_context(row.requester_id, row.secret_id),
+        ("requester_id",),
+        (),
+    ),
+    _SealedColumns(
+        service_secrets,
+        "secret_encrypted",
+        "secret_dek_wrapped",
+        "secret_kek_id",
+        "secret_encryption_version",
+        lambda row: service_secret_context(row.secret_id),
+        (),
         (),
     ),
 )
@@ -169,7 +195,7 @@ class Rewrap:
 
 
 def _select(place: _SealedColumns) -> AnySelect:
-    names = [place.encrypted, place.wrapped, place.kek_id, place.version, "requester_id", *place.unchanged]
+    names = [place.encrypted, place.wrapped, place.kek_id, place.version, *place.owner, *place.unchanged]
     return sa.select(place.key, *(place.column(name) for name in names))
 
 

@@ -82,7 +82,7 @@ def test_an_error_of_the_database_is_typed_and_short(url: str) -> None:
 
 
 def test_no_error_of_the_database_shows_a_parameter(url: str) -> None:
-    secret = token_hex()  # a traceback would show a literal
+    secret = token_hex()  # not a literal, because tracebacks show source lines
     database = Database(url)
     for run in (database.transaction, database.snapshot):
         with pytest.raises(StoreError) as refused, run() as connection:

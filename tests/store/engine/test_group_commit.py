@@ -220,3 +220,20 @@ def test_the_same_step_twice_at_once_is_one_step(store: Store) -> None:
     futures = [store.inbox.submit_advance(step) for _ in range(10)]
     assert sorted(future.result(60) for future in futures) == [False] * 9 + [True]
     assert [event.type for event in store.jobs.events(job_id)] == ["job.claimed", "job.fetching"]
+
+
+def test_a_batch_gathers_items_for_a_while_and_no_longer_than_until_it_is_full() -> None:
+    batches: list[list[int]] = []
+
+    def flush(items: Sequence[int]) -> list[int]:
+        batches.append(list(items))
+        return list(items)
+
+    commits = GroupCommit(flush, name="gathering", max_batch=3, gather_s=60.0)
+    commits.start()
+    futures = [commits.submit(number) for number in range(3)]
+    assert [future.result(30) for future in futures] == [0, 1, 2]
+    last = commits.submit(3)
+    commits.stop()  # a stop does not wait for more items
+    assert last.result(30) == 3
+    assert batches == [[0, 1, 2], [3]]

@@ -131,7 +131,7 @@ def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
 def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
-    """If a claim failed for lack of a descriptor, the wait would fail too, and end the claiming thread."""
+    """A claim may fail for lack of a descriptor. A wait that opened one would then fail, too."""
     while listener.wait(0.05):
         pass
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

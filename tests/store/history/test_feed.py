@@ -185,7 +185,7 @@ def test_a_bookmark_holds_until_the_last_row_that_was_read_is_gone(
     clock.advance(1_000)
     for _ in store.prune.run(500):
         pass
-    # Only Postgres never reuses a position.
+    # SQLite and libSQL may reuse the positions of pruned rows; Postgres does not.
     assert history.knows(bookmark) == (history.kind is EngineKind.POSTGRES)
 
 
@@ -217,7 +217,9 @@ class TestPostgres:
     def test_a_late_commit_is_read_by_the_next_cut(self, store: Store, history: HistoryFeed) -> None:
         (early,) = enqueue(store)
         with store.database.engines.write.connect() as slow, slow.begin():
-            slow.execute(sa.update(inbox_jobs).values(priority=51))  # gives the open transaction a number
+            slow.execute(
+                sa.update(inbox_jobs).values(priority=51)
+            )  # a write, so that Postgres gives the open transaction an id
             slow.execute(
                 sa.insert(job_outbox_events).values(
                     event_id="late",
@@ -275,7 +277,7 @@ class TestPostgres:
 
     def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: HistoryFeed) -> None:
         """After a migration, all rows share one position. A read of a part must not read the whole table."""
-        enqueue(store, 1_000)  # for 300 rows, a plan that reads all rows is right
+        enqueue(store, 1_000)  # with only 300 rows, the planner rightly reads all rows
         store.inbox.claim("w1", 1_000)
         store.database.vacuum_and_analyze()
         parts = history.ranges("events", Cut(), history.now().cut, 50)

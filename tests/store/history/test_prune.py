@@ -109,7 +109,7 @@ def test_jobs_replayed_during_a_prune_stay(
     pruning = get_ident()
 
     def replay(*_: Any) -> None:
-        # The thread that sends NOTIFY also executes statements.
+        # Ignore the statements of the thread that sends NOTIFY.
         while event_ids and get_ident() == pruning:
             with Store(url, ring, clock=clock) as other:
                 other.replay.one(event_ids.pop())

@@ -1,0 +1,46 @@
+"""Helpers of the tests about attempts of remote workers: claims, keys and reports of attempts."""
+
+from itertools import pairwise
+from typing import Any
+
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import JOB_TRANSITIONS, JobStatus
+from euterpe.store.queue.attempt_answers import AttemptKey, Completion, FailedAttempt, ReleasedAttempt
+from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
+from euterpe.store.store import Store
+from tests.store.jobs import event_types
+
+FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
+NOT_MEDIA = JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "processing")
+OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4", "size_bytes": 1}]
+
+
+def claim_as(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob:
+    ((job,),) = store.inbox.claim_for([ClaimRequest(worker_id, 1, **options)])
+    return job
+
+
+def key_of(job: ClaimedJob) -> AttemptKey:
+    return AttemptKey(job.job_id, job.attempt_id, job.claim_version)
+
+
+def completion(job: ClaimedJob, **fields: Any) -> Completion:
+    return Completion(key=key_of(job), **{"outputs": OUTPUTS, **fields})
+
+
+def failure(job: ClaimedJob, error: JobError = FLAKY, **fields: Any) -> FailedAttempt:
+    return FailedAttempt(key=key_of(job), error=error, **fields)
+
+
+def release(job: ClaimedJob, **fields: Any) -> ReleasedAttempt:
+    return ReleasedAttempt(key=key_of(job), **fields)
+
+
+def check_path(store: Store, job_id: str) -> list[str]:
+    """Check that each event follows the one before by an edge of the state table; return the statuses."""
+    types = event_types(store, job_id)
+    path = [JobStatus.QUEUED, *(JobStatus(type_) for type_ in types if type_ != "progress")]
+    for source, target in pairwise(path):
+        assert target in JOB_TRANSITIONS[source], "valid-transitions"
+    return types
