@@ -1,6 +1,7 @@
 """A lease keeper: it sends one heartbeat per interval for all claims that a process holds."""
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -8,21 +9,23 @@ from typing import Generic, TypeVar
 from euterpe.runtime.background_loop import BackgroundLoop
 
 T = TypeVar("T")
+# `interval_s` may become shorter during a sleep, so no sleep lasts longer than this.
+_LONGEST_SLEEP_S = 1.0
 
 
 class LeaseKeeper(ABC, Generic[T]):
     """The claims that a process holds, by key, and the thread that sends their heartbeats. Thread-safe.
 
-    A subclass implements the heartbeat, and the pause before the next heartbeat after a failure.
+    A subclass implements the heartbeat, and the pause before the next heartbeat after a failure. It may
+    change `interval_s` at any time.
     """
 
     def __init__(self, name: str, *, interval_s: float) -> None:
         self.interval_s = interval_s
         self._held: dict[str, T] = {}
         self._lock = threading.Lock()
-        self._loop = BackgroundLoop(
-            name, self._beat_once, on_error=self.pause_after, first_pause_s=interval_s
-        )
+        self._beaten_at = float("-inf")
+        self._loop = BackgroundLoop(name, self._beat_once, on_error=self.pause_after)
 
     @abstractmethod
     def send_heartbeat(self, claims: Sequence[T]) -> None:
@@ -33,6 +36,7 @@ class LeaseKeeper(ABC, Generic[T]):
         """Log the error of a heartbeat, and return the seconds until the next heartbeat."""
 
     def start(self) -> None:
+        self._beaten_at = time.monotonic()
         self._loop.start()
 
     def stop(self) -> None:
@@ -64,5 +68,8 @@ class LeaseKeeper(ABC, Generic[T]):
             self.send_heartbeat(claims)
 
     def _beat_once(self) -> float:
-        self.beat()
-        return self.interval_s
+        due_s = self._beaten_at + self.interval_s - time.monotonic()
+        if due_s <= 0:
+            self.beat()
+            self._beaten_at, due_s = time.monotonic(), self.interval_s
+        return min(due_s, _LONGEST_SLEEP_S)

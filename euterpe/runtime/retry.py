@@ -7,10 +7,14 @@ from typing import TypeVar
 
 R = TypeVar("R")
 
+# `SystemRandom` has no state. So two forked processes get different numbers, and the state of `random`, on
+# which a test may depend, does not change.
+_RANDOM = random.SystemRandom()
+
 
 def draw() -> float:
     """Return a random number with a uniform distribution in [0, 1)."""
-    return random.random()  # noqa: S311  jitter, not a secret
+    return _RANDOM.random()
 
 
 def jittered(seconds: float, least: float = 0.5, most: float = 1.5) -> float:

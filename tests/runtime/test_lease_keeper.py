@@ -65,3 +65,13 @@ def test_a_failed_heartbeat_is_tried_again() -> None:
         assert keeper.beaten.acquire(timeout=TIMEOUT_S)
     keeper.stop()
     assert {type(error) for error in keeper.errors} == {ZeroDivisionError}
+
+
+def test_an_interval_that_becomes_shorter_holds_within_a_second() -> None:
+    keeper = RecordingKeeper()
+    keeper.interval_s = 3600.0
+    keeper.start()
+    keeper.add("a", object())
+    keeper.interval_s = 0.001
+    assert keeper.beaten.acquire(timeout=TIMEOUT_S)
+    keeper.stop()
