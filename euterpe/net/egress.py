@@ -237,7 +237,7 @@ def _translate_errors(limits: RequestLimits) -> Iterator[None]:
     except httpcore.RemoteProtocolError:
         if limits.answer_ended:
             raise EgressUnreachable(
-                limits.where, "closed the connection before its answer was whole"
+                limits.where, "closed the connection before its answer was complete"
             ) from None
         raise EgressBadAnswer(limits.where, "its answer is not HTTP") from None
     except httpcore.LocalProtocolError:

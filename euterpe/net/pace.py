@@ -1,6 +1,9 @@
 """Minimum average throughput (pace) of one transfer, measured over all requests of the transfer."""
 
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 MIN_BYTES_PER_SECOND = 64 * 1024
@@ -20,7 +23,7 @@ class TransferPace:
 
     Time that this process itself needs, for its disk or an encoder, does not count. A window ends as soon as
     the transfer has moved the bytes that are due in the window, so that one fast second does not make up for
-    a slow hour. Not thread-safe.
+    a slow hour. Thread-safe.
     """
 
     def __init__(self, minimum: MinimumPace | None = None) -> None:
@@ -28,11 +31,30 @@ class TransferPace:
         self._due = self._minimum.bytes_per_s * self._minimum.window_s
         self._waited = 0.0
         self._moved = 0.0
+        self._threads = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Count the calling thread among those that transfer at the same time, until the block ends.
+
+        When four threads wait for a second, the transfer has waited for one second and not for four. So each
+        wait counts as its share.
+        """
+        with self._lock:
+            self._threads += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._threads -= 1
 
     @property
     def seconds_left(self) -> float:
         """Return how many seconds the wait that begins now may take."""
-        return self._minimum.window_s - self._waited if self._due else math.inf
+        with self._lock:
+            left = self._minimum.window_s - self._waited
+            return left * max(1, self._threads) if self._due else math.inf
 
     @property
     def is_too_slow(self) -> bool:
@@ -40,13 +62,15 @@ class TransferPace:
 
         Silence does not count, because it may be an outage, and an outage is retried.
         """
-        return self._due > 0 and self._moved > 0 and self._waited >= self._minimum.window_s
+        with self._lock:
+            return self._due > 0 and self._moved > 0 and self._waited >= self._minimum.window_s
 
     def add(self, waited_s: float, moved: int) -> None:
-        self._waited += waited_s
-        self._moved += moved
-        if self._moved >= self._due:
-            self._waited = self._moved = 0.0
+        with self._lock:
+            self._waited += waited_s / max(1, self._threads)
+            self._moved += moved
+            if self._moved >= self._due:
+                self._waited = self._moved = 0.0
 
     def add_request(self) -> None:
         """Credit a request with the bytes of one second at the minimum pace.
@@ -58,7 +82,8 @@ class TransferPace:
 
     def restart_window(self) -> None:
         """Restart the window after silence, so that the next request has a whole window."""
-        self._waited = self._moved = 0.0
+        with self._lock:
+            self._waited = self._moved = 0.0
 
     def __str__(self) -> str:
         return f"less than {self._minimum.bytes_per_s} bytes a second for {self._minimum.window_s:g} s"

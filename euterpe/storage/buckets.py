@@ -1,10 +1,15 @@
 """Read and write objects of a bucket: `s3://`, `gs://` and `az://`."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
+import structlog
+
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.net.limits import OnWait
 from euterpe.net.pace import TransferPace
 from euterpe.storage.errors import StorageError, StorageUnreachable
@@ -22,11 +27,18 @@ from euterpe.storage.publication import (
     is_same,
 )
 from euterpe.storage.responses import body_range, check_range, read_refusal
-from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored
+from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, SentFile, Stored, UploadDestination
 
+_log = structlog.get_logger(__name__)
 PART = 16 * 1024 * 1024
+# A smaller file is sent in one request when it is published. Sending it earlier would take three requests,
+# which cost three times as much. At 20 MB/s, this would save less than 0.25 s. Besides, S3 accepts no smaller
+# parts.
+LEAST_EARLY = 5 * 1024 * 1024
 _MAX_PARTS = 10_000
-# How often to try to publish an object when other writers replace it between our check of its state and our
+# The errors that a store may return when it no longer has the parts or blocks of an upload.
+_MAY_BE_LOST = (ErrorCode.OUTPUT_NOT_FOUND, ErrorCode.OUTPUT_REFUSED)
+# The number of tries to publish an object that other writers replace between our check of its state and our
 # write.
 _PUBLISH_TRIES = 3
 
@@ -73,6 +85,23 @@ class BucketReader:
         return ObjectRequest(method, self._client.path(self._key))
 
 
+@dataclass
+class _SentParts:
+    """A file whose parts or blocks are in the store. `sha256` is the hash of the bytes that were sent."""
+
+    name: str
+    upload: Upload
+    sha256: str
+    is_published: bool = False
+
+    def abort(self, newest: UploadDestination | None = None) -> None:
+        if self.is_published:
+            return
+        if isinstance(newest, BucketDestination):
+            self.upload.target = newest.renewed(self.upload.target)
+        _abort(self.upload)
+
+
 class BucketDestination:
     """A destination below one prefix of a bucket.
 
@@ -90,12 +119,31 @@ class BucketDestination:
         owner: Owner | None = None,
         honours_conditions: bool = False,
         part_bytes: int = PART,
+        least_early_bytes: int = LEAST_EARLY,
     ) -> None:
         self._prefix, self._key = prefix, split_bucket(prefix)[1]
-        self._client, self._pace, self._owner = client, pace, owner
+        self._client, self.pace, self._owner = client, pace, owner
         self._dialect, self._part_bytes = DIALECTS[scheme], part_bytes
+        # Google accepts a condition for an object that is sent in one request, but not for an upload in
+        # parts.
+        in_one_request = 0 if self._dialect.conditional_parts else part_bytes + 1
+        self._least_early_bytes = max(least_early_bytes, in_one_request)
         self._honours_conditions = honours_conditions
         self._reads_first, self._is_conditional = not honours_conditions, True
+
+    def send(self, name: str, file: Path, *, content_type: str, on_chunk: OnChunk) -> SentFile | None:
+        outgoing = Outgoing(file, on_chunk)
+        if outgoing.size < self._least_early_bytes:
+            return None
+        upload, digest = self._begin_parts(self._target(name, outgoing, content_type)), sha256()
+        try:
+            for part in outgoing.parts(part_size(outgoing.size, self._part_bytes)):
+                digest.update(part)
+                upload.send(part)
+        except BaseException:
+            _abort(upload)
+            raise
+        return _SentParts(name, upload, digest.hexdigest())
 
     def put(
         self,
@@ -105,8 +153,20 @@ class BucketDestination:
         content_type: str,
         before_publish: Callable[[], None],
         on_chunk: OnChunk,
+        sent: SentFile | None = None,
     ) -> Stored:
         outgoing = Outgoing(file, on_chunk)
+        if isinstance(sent, _SentParts) and (sent.name, sent.sha256) == (name, outgoing.sha256):
+            try:
+                sent.upload.target = self._target(name, outgoing, content_type)
+                identity = self._publish(name, sent.upload, outgoing.sha256, before_publish)
+            except StorageError as error:
+                # A store may lose parts, for example by a lifecycle rule. Then send the file again.
+                if not (isinstance(error, StorageUnreachable) or error.code in _MAY_BE_LOST):
+                    raise
+            else:
+                sent.is_published = True
+                return outgoing.stored(self._prefix + name, identity)
         # Try the whole upload only twice, because the upload retries each part itself.
         identity = self._client.retry.run(
             lambda: self._put(name, outgoing, content_type, before_publish), tries=2
@@ -129,23 +189,30 @@ class BucketDestination:
                 upload.send(part)
             return self._publish(name, upload, outgoing.sha256, before_publish)
         except BaseException:
-            with suppress(StorageError):  # the first error is the one to report
-                upload.abort()
+            _abort(upload)
             raise
 
+    def renewed(self, target: UploadTarget) -> UploadTarget:
+        """Return this target with the credentials of this destination."""
+        return replace(target, client=self._client)
+
     def _begin(self, name: str, outgoing: Outgoing, content_type: str) -> Upload:
-        target = UploadTarget(
+        target = self._target(name, outgoing, content_type)
+        return WholeObject(target) if outgoing.size <= self._part_bytes else self._begin_parts(target)
+
+    def _begin_parts(self, target: UploadTarget) -> Upload:
+        return BlocksUpload(target) if self._dialect is DIALECTS["az"] else PartsUpload(target)
+
+    def _target(self, name: str, outgoing: Outgoing, content_type: str) -> UploadTarget:
+        return UploadTarget(
             self._client,
             self._dialect,
             self._key + name,
             self._prefix + name,
             self._dialect.describe(content_type, self._metadata(outgoing)),
-            self._pace,
+            self.pace,
             lambda: outgoing.on_chunk(0),
         )
-        if outgoing.size <= self._part_bytes:
-            return WholeObject(target)
-        return BlocksUpload(target) if self._dialect is DIALECTS["az"] else PartsUpload(target)
 
     def _metadata(self, outgoing: Outgoing) -> dict[str, str]:
         return {**self._owner.metadata, "sha256": outgoing.sha256} if self._owner else {}
@@ -195,6 +262,13 @@ class BucketDestination:
             return self._dialect.state(self._client.succeeded(where, answer).headers)
 
         return self._client.retry.run(head, tries=3)
+
+
+def _abort(upload: Upload) -> None:
+    try:
+        upload.abort()
+    except StorageError as error:  # an earlier error is the one to report
+        _log.warning("upload_left", where=upload.target.where, code=error.code)
 
 
 def part_size(size: int, part_bytes: int = PART) -> int:

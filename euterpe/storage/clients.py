@@ -49,7 +49,7 @@ def open_client(
     if credentials is not None and credentials.type != scheme:
         raise _unusable(f"{where}: credentials of type {credentials.type} do not fit it", side)
     if scheme == "az" and credentials is None:
-        raise _unusable(f"{where}: needs credentials, for only they name the storage account", side)
+        raise _unusable(f"{where}: needs credentials, because only they name the storage account", side)
     try:
         signer = Anonymous() if credentials is None else _signer(credentials)
     except ValueError:

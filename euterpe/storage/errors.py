@@ -61,6 +61,18 @@ class StorageError(EuterpeError):
         return StorageError(self.code, str(self), side=self.side, retry_override=retry_class)
 
 
+class MissingStorage(StorageError):
+    """This process may not use the folder or the endpoint of a job, or does not have the folder.
+
+    The API has accepted both, so a worker with other settings may be able to run the job. `released_as` is
+    the code of the job until then, and `code` is its code if no worker can run it.
+    """
+
+    def __init__(self, released_as: ErrorCode, message: str, *, side: Side) -> None:
+        super().__init__(released_as.final, message, side=side)
+        self.released_as = released_as
+
+
 class StorageUnreachable(StorageError):
     """A transient failure: the store is unavailable or busy, or the connection broke. A retry may succeed."""
 

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import re
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
@@ -48,11 +49,15 @@ def lock(descriptor: int) -> None:
 
 
 class FileReplacement:
-    """Publisher of the files of one attempt. It checks the fence of the claim before each rename."""
+    """Publisher of the files of one attempt. It checks the fence of the claim before each rename.
+
+    Thread-safe.
+    """
 
     def __init__(self, owner: Owner | None) -> None:
         self._owner = owner
         self._cleared: set[tuple[int, int]] = set()  # folders, by device and inode
+        self._clearing = threading.Lock()  # no thread publishes into a folder that another one is clearing
 
     def part_name(self) -> str:
         job, claim = (self._owner.job_id, self._owner.claim_version) if self._owner else ("none", 0)
@@ -126,16 +131,26 @@ class FileReplacement:
     def _clear(self, part: Part) -> None:
         """Remove the part files of this job's earlier claims, and all part files whose writer has ended."""
         status = os.fstat(part.folder)
-        if (key := (status.st_dev, status.st_ino)) in self._cleared:
-            return
-        self._cleared.add(key)
+        with self._clearing:
+            if (key := (status.st_dev, status.st_ino)) not in self._cleared:
+                self._remove_parts(part)
+                self._cleared.add(key)
+
+    def _remove_parts(self, part: Part) -> None:
         for name in os.listdir(part.folder):  # noqa: PTH208  the folder is a descriptor
             match = _PART.fullmatch(name)
-            if match is None or name == part.name:
+            if match is None or name == part.name or self._is_own(match):
                 continue
             if self._is_earlier(match) or _is_abandoned(part.folder, name):
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=part.folder)
+
+    def _is_own(self, match: re.Match[str]) -> bool:
+        # Another thread of the attempt may have made the file just now, and not have locked it yet.
+        owner = self._owner
+        return (
+            owner is not None and match["job"] == owner.job_id and int(match["claim"]) == owner.claim_version
+        )
 
     def _is_earlier(self, match: re.Match[str]) -> bool:
         owner = self._owner

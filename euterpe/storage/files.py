@@ -16,11 +16,18 @@ from euterpe.domain.credentials import Side
 from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.net.limits import OnWait
 from euterpe.net.pace import TransferPace
-from euterpe.storage.errors import SideCode, StorageError, StorageUnreachable, disk_full, too_slow
+from euterpe.storage.errors import (
+    MissingStorage,
+    SideCode,
+    StorageError,
+    StorageUnreachable,
+    disk_full,
+    too_slow,
+)
 from euterpe.storage.file_replacement import FileReplacement, Part, identity_of, lock
 from euterpe.storage.policy import ROOT_ADVICE, StoragePolicy, path_of
 from euterpe.storage.publication import Owner
-from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored
+from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, SentFile, Stored
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK, because a FIFO must be refused, and without this flag open(2) would wait for a writer.
@@ -42,8 +49,17 @@ class FileReader:
     def open(self, offset: int, on_wait: OnWait) -> Iterator[Body]:
         del on_wait  # nothing can be called while the file system waits
         with self._opened() as descriptor, open(descriptor, "rb", closefd=False) as file:
+            begun = _info(descriptor)
             file.seek(offset)
-            yield Body(_info(descriptor), offset, self._chunks(file.read))
+            yield Body(begun, offset, self._chunks(file.read))
+            # Without this check, a file that was overwritten during the read gave halves of two different
+            # films.
+            if _info(descriptor) != begun:
+                raise StorageError(
+                    ErrorCode.SOURCE_CHANGED,
+                    f"{self.where}: changed while it was fetched: retry the job to fetch the new version",
+                    side="source",
+                )
 
     def _chunks(self, read: Callable[[int], bytes]) -> Iterator[bytes]:
         while True:
@@ -72,8 +88,11 @@ class FileDestination:
     def __init__(
         self, policy: StoragePolicy, prefix: str, pace: TransferPace, owner: Owner | None = None
     ) -> None:
-        self._policy, self._prefix, self._pace = policy, prefix, pace
+        self._policy, self._prefix, self.pace = policy, prefix, pace
         self._replacement = FileReplacement(owner)
+
+    def send(self, name: str, file: Path, *, content_type: str, on_chunk: OnChunk) -> None:
+        """Return None: an early copy is often a second copy on the same disk, and saves little time."""
 
     def put(
         self,
@@ -83,14 +102,15 @@ class FileDestination:
         content_type: str,
         before_publish: Callable[[], None],
         on_chunk: OnChunk,
+        sent: SentFile | None = None,
     ) -> Stored:
-        del content_type  # a file system stores no content type
+        del content_type, sent  # a file system stores no content type, and nothing is sent early
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
         outgoing = Outgoing(file, on_chunk)
         with _folder(url, "output", root, folders, create=True) as folder, self._part(url, folder) as part:
             for chunk in outgoing.chunks():
-                with _translated(url, "output"), _paced(url, "output", self._pace, len(chunk)):
+                with _translated(url, "output"), _paced(url, "output", self.pace, len(chunk)):
                     _write(part.descriptor, chunk)
             with _translated(url, "output"):
                 os.fsync(part.descriptor)
@@ -126,7 +146,9 @@ class FileDestination:
 def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tuple[str, ...]]:
     path = path_of(url)
     root = policy.root_of(path)
-    if root is None or root == path or ".." in path.parts:
+    if root is None:
+        raise MissingStorage(ErrorCode.STORAGE_ROOT_MISSING, f"{url}: {ROOT_ADVICE}", side=side)
+    if root == path or ".." in path.parts:
         raise StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{url}: {ROOT_ADVICE}", side=side)
     return root, path.relative_to(root).parts
 
@@ -135,8 +157,7 @@ def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tu
 def _folder(
     where: str, side: Side, root: Path, names: Sequence[str], *, create: bool = False
 ) -> Iterator[int]:
-    with _translated(where, side):
-        descriptor = os.open(root, _FOLDER)  # the root itself may be a link, because the operator chose it
+    descriptor = _open_root(where, side, root)
     try:
         for name in names:
             with _translated(where, side):
@@ -146,6 +167,26 @@ def _folder(
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _open_root(where: str, side: Side, root: Path) -> int:
+    try:
+        with _translated(where, side):
+            return os.open(root, _FOLDER)  # the root itself may be a link, because the operator chose it
+    except StorageError as error:
+        here = (SideCode.NOT_FOUND.for_side(side), SideCode.FORBIDDEN.for_side(side))
+        if error.code not in (*here, ErrorCode.FILE_OUTSIDE_ROOTS):
+            raise
+    # For example, the share is not mounted on this machine.
+    raise MissingStorage(
+        ErrorCode.STORAGE_ROOT_MISSING, f"{where}: the worker cannot open the operator's folder", side=side
+    )
+
+
+def require_root(policy: StoragePolicy, url: str, side: Side) -> None:
+    """Raise `MissingStorage` if this process may not use the folder of the URL, or does not have it."""
+    root, _ = _below_a_root(policy, url, side)
+    os.close(_open_root(url, side, root))
 
 
 def _enter(folder: int, name: str, *, create: bool) -> int:

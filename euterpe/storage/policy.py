@@ -1,7 +1,8 @@
 """The operator's storage policy: the allowed folders for `file://`, and the allowed endpoints.
 
-The endpoints of the clouds are always allowed. The API applies this policy at POST, so that the API refuses a
-bad job at once, and not a worker later. For signed URLs, the egress policy checks the addresses instead.
+The endpoints of the clouds are always allowed. The API applies this policy at POST, so that a bad job
+is refused at once and does not fail later on a worker. For signed URLs, the egress policy checks the
+addresses instead.
 """
 
 import re
@@ -15,7 +16,8 @@ from euterpe.domain.errors import FieldError
 from euterpe.domain.locations import scheme_of
 from euterpe.domain.own_source import ADVICE as OWN_SOURCE_ADVICE
 from euterpe.domain.own_source import replaces_its_source
-from euterpe.domain.spec import JobSpec
+from euterpe.domain.spec import JobSpec, resolve_outputs
+from euterpe.domain.watermark_urls import watermark_urls
 
 _CLOUDS = re.compile(
     r"https://(?:s3(?:\.dualstack)?\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?|s3\.amazonaws\.com"
@@ -25,6 +27,7 @@ _PORTS = {"http": 80, "https": 443}
 
 ENDPOINT_ADVICE = "the operator must allow this endpoint by EUTERPE_STORAGE_ENDPOINTS"
 NAME_ADVICE = "must name something below the folder that the operator allows, and not that folder itself"
+AZURE_ADVICE = "must not be az, because the source is not, and its credentials are used for watermarks, too"
 ROOT_ADVICE = "the operator must allow a folder above it by EUTERPE_STORAGE_ROOTS"
 
 
@@ -82,19 +85,40 @@ class StoragePolicy:
         return tuple(self._problems(spec))
 
     def _problems(self, spec: JobSpec) -> Iterator[FieldError]:
-        for side, url in (("source", spec.source.url), ("output", spec.output.url or "")):
+        for loc, url in _urls(spec):
+            if _lacks_credentials(loc, url, spec):
+                yield FieldError(loc, AZURE_ADVICE)
             if scheme_of(url) != "file":
                 continue
             path = path_of(url)
             if self.root_of(path) is None:
-                yield FieldError((side, "url"), ROOT_ADVICE)
+                yield FieldError(loc, ROOT_ADVICE)
             elif path in self.roots:
-                yield FieldError((side, "url"), NAME_ADVICE)
+                yield FieldError(loc, NAME_ADVICE)
         if replaces_its_source(spec):
             yield FieldError(("output", "urls" if spec.output.url is None else "url"), OWN_SOURCE_ADVICE)
         for loc, given in _given(spec):
             if not self.allows(given.endpoint):
                 yield FieldError((*loc, "endpoint"), ENDPOINT_ADVICE)
+
+
+def _urls(spec: JobSpec) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield (location in the document, URL) for each URL of the job that is opened with this policy."""
+    yield ("source", "url"), spec.source.url
+    yield ("output", "url"), spec.output.url or ""
+    places = {output.name: place for place, output in enumerate(resolve_outputs(spec))}
+    for name, url in watermark_urls(spec).items():
+        yield ("profile",) if spec.profile else ("outputs", places[name], "watermark", "source", "url"), url
+
+
+def _lacks_credentials(loc: tuple[str | int, ...], url: str, spec: JobSpec) -> bool:
+    """Return whether this is a watermark in Azure, and the credentials of the source are not for Azure.
+
+    Azure always needs credentials, because only they name the storage account. Public objects of S3 and
+    Google are read without credentials.
+    """
+    is_watermark = loc[0] not in ("source", "output")
+    return is_watermark and scheme_of(url) == "az" and spec.source.scheme != "az"
 
 
 def _given(spec: JobSpec) -> Iterator[tuple[tuple[str, ...], StorageCredentials]]:

@@ -1,4 +1,4 @@
-"""Threads that fetch ranges of a source, beside the request that reads it from its beginning (its front)."""
+"""Threads that fetch ranges of a source, in parallel with the front request, which reads it in order."""
 
 import threading
 from collections.abc import Callable
@@ -21,23 +21,28 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelFetch:
-    """When and how several requests fetch one source at the same time."""
+    """The conditions and limits of fetching one source by several requests at the same time."""
 
     connections: int = 4
     from_bytes: int = 8 * _MIB
-    # The front alone would need this long for the rest. A fast store needs no parallel requests.
+    # Ranges are used only if the front request alone would need at least this long for the rest of the
+    # source. A fast store needs no parallel requests.
     from_s: float = 1.0
-    # The front would need this many times the latency of a request. `rclone serve s3` computes the hash of
-    # the object before each response: with a request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
+    # Ranges are used only if the front request alone would need at least this many request latencies for the
+    # rest of the source. `rclone serve s3` computes the hash of the object before each response: with a
+    # request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
     from_latencies: float = 2.0
-    # How long the speed of the front is measured first.
+    # The time for measuring the speed of the front request before the first range.
     settle_s: float = 0.25
-    # The requests for ranges only speed the fetch up, so they give up early. A thread that connects cannot be
-    # interrupted, so this is also the longest time that a stopped fetch waits for its threads.
+    # The idle timeout of a request for a range. It is short, because the front request can fetch the range
+    # instead. A thread that connects cannot be interrupted, so a stopped fetch waits for its threads up to
+    # this time.
     idle_s: float = 5.0
-    # How long the front waits for the range before it. Then it fetches the rest of this range itself.
+    # The time that the front request waits for a range that the front has reached. After that, the front
+    # request fetches the rest of the range itself.
     patience_s: float = 1.0
-    # The threads pause while the caller has not counted this many bytes, because it checks the disk's room.
+    # The threads pause while the caller has not counted this many bytes, because the caller checks the free
+    # disk space when it counts.
     most_uncounted_bytes: int = 32 * _MIB
 
 
@@ -45,7 +50,7 @@ DEFAULT_PARALLEL = ParallelFetch()
 
 
 class _FrontSpeed:
-    """The measured speed of the front, and the latency of its requests."""
+    """The measured speed of the front request, and its latency."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -64,7 +69,7 @@ class _FrontSpeed:
         return 0.0 if self._began is None else monotonic() - self._began
 
     def worthwhile_bytes(self, parallel: ParallelFetch, from_s: float = 0.0) -> int:
-        """Return the least number of missing bytes for which another request saves time."""
+        """Return how many bytes must be missing, so that another request saves time."""
         seconds = max(from_s, parallel.from_latencies * self.latency_s)
         return int(seconds * self._received / max(self.elapsed_s, 1e-6))
 
@@ -76,8 +81,8 @@ class _Stopped(Exception):
 class RangeReaders:
     """The threads of one fetch. Use it as a context manager: no thread outlives the block.
 
-    What they cannot fetch is left to the front, which reports the error. So an error of a range never fails
-    a fetch.
+    If the threads cannot fetch a range, the front request fetches it and reports any error. So an error of
+    the store in a thread never fails the fetch.
     """
 
     def __init__(
@@ -104,7 +109,7 @@ class RangeReaders:
             _log.info("parallel_fetch_reduced", codes=[refusal.code for refusal in self._refusals])
 
     def answered(self, found: ObjectInfo, latency_s: float) -> None:
-        """Allow ranges if the front reads the expected object. The store took `latency_s` to answer."""
+        """Allow ranges if the front request got the expected object. Its response took `latency_s`."""
         expect = self._file.expect
         self._may_start = self._reader is not None and expect.is_identity and found == expect
         self._speed.answered(latency_s)
@@ -123,9 +128,10 @@ class RangeReaders:
                 self._threads.append(thread)
 
     def collect(self, of_front: int) -> int:
-        """Return how many bytes arrived since the last call. The front read `of_front` of them.
+        """Return how many bytes arrived since the last call.
 
-        Raise when a thread failed, but not because of the store.
+        `of_front` is how many of these bytes the front request fetched.
+        If a thread failed for a reason other than an error of the store, raise that thread's error.
         """
         if self._error is not None:
             raise self._error
@@ -138,7 +144,7 @@ class RangeReaders:
         return arrived
 
     def await_gap(self, on_tick: Callable[[], None]) -> None:
-        """Wait until the front can go on. Revoke the range before it if that takes too long."""
+        """Wait until the front request can go on. After a timeout, revoke the range at the front."""
         patience = max(self._parallel.patience_s, self._speed.latency_s)
         while not self._file.await_gap(min(patience, TICK_S)):
             on_tick()

@@ -1,28 +1,30 @@
 """Decide which bytes of a source each request fetches. Pure: no I/O, no clock, no threads.
 
-One request reads the source from its beginning: the bytes that it has read are the front. Ranges are taken
-from the end of the rest, so that this request lasts as long as possible: when a signed URL expires, only the
-requests that were sent before go on. For the same reason the first ranges are large.
+The front request reads the source from its beginning. The front is the position that it has reached. Ranges
+are taken from the end of the missing bytes, so that the front request lasts as long as possible: when a
+signed URL expires, only requests that were sent before can continue. For the same reason, the first ranges
+are large.
 """
 
 from dataclasses import dataclass
 
-# A range is at least this long. The front reads a shorter one in less time than another request takes.
+# The minimum length of a range. The front request reads fewer bytes in less time than another request takes.
 _LEAST_BYTES = 256 * 1024
-# Below this length, a range is half of the rest, so that a slow front is left with little.
+# If a connection's share of the rest is below this length, a range is half of the rest, but at most this
+# long. Otherwise a slow front request would have too much left to read at the end.
 _SMALL_BYTES = 1024 * 1024
-# The size of a source that does not announce it.
+# The assumed size of a source whose size is not announced.
 _ENDLESS = 1 << 62
 
 
 @dataclass(eq=False)
 class ByteRange:
-    """The bytes from `start` to before `end`, of which the first `done` bytes are here."""
+    """The bytes from `start` to before `end`. The first `done` bytes of the range have been fetched."""
 
     start: int
     end: int
     done: int = 0
-    is_held: bool = True  # somebody fetches it
+    is_held: bool = True  # whether a thread fetches the range
 
     @property
     def next(self) -> int:
@@ -40,7 +42,7 @@ class RangeSchedule:
         self._size = _ENDLESS if size is None else size
         self._least_bytes = least_bytes
         self.front = 0
-        self.has_ranges = False  # in the front
+        self.has_ranges = False  # True if the front has passed bytes that were fetched as a range
         self._ranges: list[ByteRange] = []  # in ascending order
         self.is_closed = False
 
@@ -50,13 +52,13 @@ class RangeSchedule:
 
     @property
     def limit(self) -> int:
-        """Return where the front has to stop."""
+        """Return the position at which the front request must stop."""
         return self._ranges[0].start if self._ranges else self._size
 
     def pass_ranges(self) -> bool:
-        """Move the front to the next missing byte: over complete ranges, and into one that nobody fetches.
+        """Move the front to the next missing byte: past complete ranges, and into a range without a holder.
 
-        Return False when the front has to wait for a range that somebody fetches.
+        Return False when the front request must wait for a range that a thread holds.
         """
         while self._ranges and self._ranges[0].start == self.front:
             first = self._ranges[0]
@@ -68,15 +70,16 @@ class RangeSchedule:
         return True
 
     def revoke_next(self) -> None:
-        """Take the range before the front from its holder, and move the front to its next byte."""
+        """Revoke the range that the front has reached, and move the front to the next byte of this range."""
         if self._ranges and self._ranges[0].start == self.front:
             self._ranges[0].is_held = False
             self.pass_ranges()
 
     def take(self, connections: int, least_rest: int = 0) -> ByteRange | None:
-        """Return a range to fetch, one that was given back or a new one, or None when little is missing.
+        """Return a range to fetch, or None when little is missing.
 
-        A new range is the share of one of the connections, if the rest has at least `least_rest` bytes.
+        Prefer a range that was given back. A new range is one connection's share of the missing bytes. There
+        is a new range only if at least `least_rest` bytes are missing.
         """
         for part in self._ranges:
             if not (part.is_held or part.is_complete):
@@ -91,7 +94,7 @@ class RangeSchedule:
         return taken
 
     def drop_ranges(self) -> None:
-        """Forget all ranges, because they may be of another object than the front. Allow no others."""
+        """Forget all ranges, and allow no new ones: the object may have changed since the front request."""
         for part in self._ranges:
             part.is_held = False
         self._ranges, self.is_closed = [], True

@@ -31,7 +31,7 @@ def body_range(headers: Mapping[str, str]) -> tuple[int, int | None]:
 def check_range(where: str, answer: OpenResponse, start: int, end: int, expect: ObjectInfo) -> None:
     """Raise unless the response has exactly these bytes of the object that `expect` describes.
 
-    `rclone serve s3` answers a range with 200, so the headers decide, and with 200 also the length.
+    `rclone serve s3` answers a range request with 200. So check the headers, and for 200 the length, too.
     """
     if answer.status not in (200, 206):
         raise read_refusal(where, "source", answer)

@@ -28,6 +28,7 @@ from euterpe.storage.transfer import (
     ObjectInfo,
     OnChunk,
     Outgoing,
+    SentFile,
     Stored,
     TransferRetry,
 )
@@ -119,7 +120,10 @@ class SignedDestination:
         *,
         retry: TransferRetry = DEFAULT_RETRY,
     ) -> None:
-        self._egress, self._urls, self._pace, self._retry = egress, urls, pace, retry
+        self._egress, self._urls, self.pace, self._retry = egress, urls, pace, retry
+
+    def send(self, name: str, file: Path, *, content_type: str, on_chunk: OnChunk) -> None:
+        """Return None, because the store publishes an object as soon as it has its last byte."""
 
     def put(
         self,
@@ -129,7 +133,9 @@ class SignedDestination:
         content_type: str,
         before_publish: Callable[[], None],
         on_chunk: OnChunk,
+        sent: SentFile | None = None,
     ) -> Stored:
+        del sent  # nothing is sent early
         if name not in self._urls:
             raise StorageError(
                 ErrorCode.OUTPUT_NOT_FOUND, f"output.urls has no URL for {name}: add it", side="output"
@@ -164,9 +170,9 @@ class SignedDestination:
                 size=outgoing.size,
                 deadline_s=_TRANSFER_S,
                 max_bytes=REASON_BYTES,
-                pace=self._pace,
+                pace=self.pace,
             )
-        self._pace.add_request()
+        self.pace.add_request()
         if not 200 <= answer.status < 300:
             raise refusal(where, "output", answer.status, answer.body)
 

@@ -3,12 +3,14 @@
 The source must be complete, unchanged and within its size limit.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
 from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.storage.errors import StorageError, StorageUnreachable
 from euterpe.storage.range_readers import DEFAULT_PARALLEL, ParallelFetch, RangeReaders
+from euterpe.storage.source_ends import DEFAULT_ENDS, EndBytes, SourceEnds
 from euterpe.storage.source_file import SourceFile
 from euterpe.storage.transfer import DEFAULT_RETRY, FetchedInfo, ObjectInfo, OnChunk, Reader, TransferRetry
 
@@ -23,7 +25,7 @@ class _Fetch:
     on_chunk: OnChunk
 
     def count(self, of_front: int = 0) -> None:
-        """Report all bytes that are new in the file. `of_front` of them were appended."""
+        """Report all new bytes of the file. `of_front` is how many of them the front request fetched."""
         self.on_chunk(self.ranges.collect(of_front))
 
 
@@ -54,9 +56,9 @@ class SourceObject:
     def fetch(self, file: SourceFile, *, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
         """Write the missing bytes of the object that `file.expect` describes.
 
-        Another call, even on a new SourceObject, resumes where the last call stopped. `on_chunk` gets the
-        number of bytes that were written since its last call, in any order. It is also called with 0: after
-        a failed request, and during a wait. If it raises, the connections are closed.
+        Another call, even on a new SourceObject, resumes where the last call stopped. `on_chunk` receives the
+        number of bytes that were written since its last call, at any position. After a failed request and
+        during a wait, `on_chunk` is called with 0. If it raises, the connections are closed.
         """
         self.check_announced(file.expect, max_bytes)
         with RangeReaders(self._reader, file, self._retry, self._parallel) as ranges:
@@ -64,13 +66,24 @@ class SourceObject:
                 self._fetch(_Fetch(file, max_bytes, ranges, on_chunk))
             except StorageError as error:
                 if error.code is ErrorCode.SOURCE_CHANGED and file.has_ranges:
-                    # One request would have gone on with the object that it began with. So fetch the new
-                    # object in another attempt, without asking the requester.
+                    # A single request would have continued with the old object, so the requester must not see
+                    # an error because of our ranges. Fetch the new object in another attempt.
                     raise error.with_class(RetryClass.TRANSIENT) from None
                 raise
         if file.front == 0:
             raise self._error(ErrorCode.SOURCE_EMPTY, "is empty")
         return FetchedInfo(file.front)
+
+    def read_ends(
+        self,
+        descriptor: int,
+        *,
+        max_bytes: int,
+        on_wait: Callable[[], None],
+        ends: EndBytes = DEFAULT_ENDS,
+    ) -> bool:
+        """Write both ends of the source into an empty file. Return whether the file has the whole source."""
+        return SourceEnds(self._reader, self._retry, on_wait, ends).read(descriptor, max_bytes=max_bytes)
 
     def _fetch(self, fetch: _Fetch) -> None:
         file = fetch.file
@@ -87,13 +100,15 @@ class SourceObject:
             fetch.ranges.await_gap(fetch.count)
             if not fetch.file.is_whole:
                 self._append(fetch)
-        except StorageUnreachable:
-            # Let `on_chunk` raise now, because another request to a silent store takes half a minute.
+        except StorageUnreachable as broken:
+            if fetch.file.front and fetch.file.expect.etag is None:
+                raise self._not_resumed(broken) from None
+            # Call `on_chunk` so that it can raise, because another request to a silent store takes 30 s.
             fetch.count()
             raise
 
     def _append(self, fetch: _Fetch) -> None:
-        """Read the source from the front to the next range, or to its end."""
+        """Read the source from the front up to the next range, or up to the end of the source."""
         file, offset, asked = fetch.file, fetch.file.front, monotonic()
         with self._reader.open(offset, fetch.count) as body:
             self._check_unchanged(file.expect, body.info)
@@ -116,13 +131,13 @@ class SourceObject:
     def _check_not_replaced(self, expect: ObjectInfo) -> None:
         """Raise when the source has been replaced since its ranges were fetched.
 
-        Some stores read the ETag and the bytes of a response one after the other. A range may then have the
-        bytes of a new object under the ETag of the old one.
+        Some stores read the ETag and the bytes of a response one after the other. A response may then have
+        the ETag of the old object and the bytes of the new object.
         """
         try:
             found = self._reader.stat()
         except StorageError:
-            return  # a URL may have expired after the last range
+            return  # the URL may have expired since the last range
         self._check_unchanged(expect, found)
 
     def _check_unchanged(self, expect: ObjectInfo, found: ObjectInfo) -> None:
@@ -130,8 +145,21 @@ class SourceObject:
             if before is not None and now is not None and before != now:
                 raise self._error(
                     ErrorCode.SOURCE_CHANGED,
-                    "changed while it was fetched: retry the job to take it as it is now",
+                    "changed while it was fetched: retry the job to fetch the new version",
                 )
+
+    def _not_resumed(self, broken: StorageUnreachable) -> StorageError:
+        """Return the error for a broken fetch without an ETag: the rest may belong to another object.
+
+        The next attempt fetches the source from its first byte.
+        """
+        problem = str(broken).removeprefix(f"{self._reader.where}: ")
+        return StorageError(
+            broken.code,
+            f"{self._reader.where}: {problem}; without an ETag the fetch cannot go on where it stopped",
+            side="source",
+            retry_override=RetryClass.TRANSIENT,
+        )
 
     def _check_length(self, length: int, expect: ObjectInfo, max_bytes: int) -> None:
         if expect.size is not None and length > expect.size:

@@ -1,4 +1,4 @@
-"""The work file of a source, and which bytes of the source are in it."""
+"""The local file of a source, and the record of the bytes that have been fetched into it."""
 
 import errno
 import os
@@ -13,9 +13,9 @@ from euterpe.storage.transfer import ObjectInfo
 class SourceFile:
     """The local copy of the object that `expect` describes, while it is fetched. Thread-safe.
 
-    One thread appends to the front. Other threads may fetch ranges from the end. `received` counts all bytes
-    that are here, `front` those without a gap from the first byte on. All writes hold the lock, so that no
-    thread writes a range that was revoked.
+    One thread appends at the front. Other threads may fetch ranges from the end. `received` counts all
+    fetched bytes. `front` counts the fetched bytes before the first gap. All writes hold the lock, so that no
+    thread writes into a range that was revoked.
     """
 
     def __init__(self, descriptor: int, expect: ObjectInfo) -> None:
@@ -36,7 +36,7 @@ class SourceFile:
 
     @property
     def has_ranges(self) -> bool:
-        """Return whether the front has bytes that were fetched as a range."""
+        """Return whether the front has passed bytes that were fetched as a range."""
         return self._schedule.has_ranges
 
     @property
@@ -50,6 +50,12 @@ class SourceFile:
             self._changed.notify_all()
             return max(0, self._counted - before)
 
+    def await_front(self, position: int, seconds: float) -> int:
+        """Wait for at most `seconds` until the front is beyond `position`. Return the front."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.front > position, seconds)
+            return self.front
+
     def await_count(self, most_bytes: int, is_stopping: Callable[[], bool]) -> None:
         """Wait until `count_new` would return less than `most_bytes`."""
         with self._changed:
@@ -58,20 +64,24 @@ class SourceFile:
             )
 
     def append(self, chunk: bytes) -> bool:
-        """Write the next bytes of the front. Return False when the next byte belongs to a range."""
+        """Write the next bytes at the front. Return False when the next byte belongs to a range."""
         with self._changed:
             own = chunk[: self._schedule.limit - self.front]
-            _write(self._descriptor, own, self.front)
+            write_at(self._descriptor, own, self.front)
             self._schedule.front += len(own)
+            self._changed.notify_all()
             return self.front < self._schedule.limit or self.is_whole
 
     def await_gap(self, seconds: float) -> bool:
-        """Move the front to the next missing byte. Return False when its range is fetched for `seconds`."""
+        """Move the front to the next missing byte.
+
+        Return False if a thread still holds the range of that byte after `seconds`.
+        """
         with self._changed:
             return self._changed.wait_for(self._schedule.pass_ranges, seconds)
 
     def revoke_next(self) -> None:
-        """Leave the rest of the range before the front to the front."""
+        """Revoke the range that the front has reached, so that the front request fetches the rest."""
         with self._changed:
             self._schedule.revoke_next()
             self._changed.notify_all()
@@ -79,9 +89,9 @@ class SourceFile:
     def take(
         self, connections: int, least_rest: Callable[[], int], is_stopping: Callable[[], bool]
     ) -> ByteRange | None:
-        """Wait for a range to fetch. The caller gives it back at the end, in any case.
+        """Wait for a range to fetch. The caller must give the range back, even after an error.
 
-        Return None after `drop_ranges`, or when `is_stopping` is true. Call `wake` when it becomes true.
+        Return None after `drop_ranges`, or when `is_stopping` returns True. Call `wake` when that changes.
         """
         with self._changed:
             while not (is_stopping() or self._schedule.is_closed):
@@ -98,7 +108,7 @@ class SourceFile:
         """Write the next bytes of a range. Return False, and write nothing, when the range was revoked."""
         with self._changed:
             if part.is_held:
-                _write(self._descriptor, chunk, part.next)
+                write_at(self._descriptor, chunk, part.next)
                 part.done += len(chunk)
             return part.is_held
 
@@ -108,13 +118,14 @@ class SourceFile:
             self._changed.notify_all()
 
     def drop_ranges(self) -> None:
-        """Fetch the bytes of all ranges again, as part of the front."""
+        """Drop all ranges, so that the front request fetches their bytes again."""
         with self._changed:
             self._schedule.drop_ranges()
             self._changed.notify_all()
 
 
-def _write(descriptor: int, chunk: bytes, offset: int) -> None:
+def write_at(descriptor: int, chunk: bytes, offset: int) -> None:
+    """Write the chunk at this offset. Raise `StorageError` when the disk is full."""
     rest = memoryview(chunk)
     try:
         while rest:

@@ -1,18 +1,21 @@
 """Open the source or destination of a job: choose the implementation by the scheme of the URL."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from urllib.parse import urlsplit
 
-from euterpe.domain.credentials import Side, StorageCredentials
+from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
 from euterpe.domain.error_codes import ErrorCode
-from euterpe.domain.spec import Output, Source
+from euterpe.domain.locations import scheme_of
+from euterpe.domain.source import Source
+from euterpe.domain.spec import JobSpec, Output
+from euterpe.domain.watermark_urls import watermark_urls
 from euterpe.net.egress import Egress
 from euterpe.net.pace import MinimumPace, TransferPace
-from euterpe.storage.buckets import PART, BucketDestination, BucketReader, split_bucket
+from euterpe.storage.buckets import LEAST_EARLY, PART, BucketDestination, BucketReader, split_bucket
 from euterpe.storage.clients import IDLE_S, open_client
-from euterpe.storage.errors import StorageError
-from euterpe.storage.files import FileDestination, FileReader
+from euterpe.storage.errors import MissingStorage
+from euterpe.storage.files import FileDestination, FileReader, require_root
 from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.policy import ENDPOINT_ADVICE, StoragePolicy
 from euterpe.storage.publication import Owner
@@ -20,6 +23,8 @@ from euterpe.storage.range_readers import DEFAULT_PARALLEL, ParallelFetch
 from euterpe.storage.signed import SignedDestination, SignedReader
 from euterpe.storage.source import SourceObject
 from euterpe.storage.transfer import DEFAULT_RETRY, Reader, TransferRetry, UploadDestination
+
+_SIDES: tuple[Side, Side] = ("source", "output")
 
 
 class Storage:
@@ -33,6 +38,7 @@ class Storage:
         pace: MinimumPace | None = None,
         idle_s: float = IDLE_S,
         part_bytes: int = PART,
+        least_early_bytes: int = LEAST_EARLY,
         retry: TransferRetry = DEFAULT_RETRY,
         parallel: ParallelFetch = DEFAULT_PARALLEL,
     ) -> None:
@@ -40,6 +46,7 @@ class Storage:
         self._stores = egress.with_allowed(_pair(endpoint) for endpoint in policy.endpoints)
         self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
         self._retry, self._parallel = retry, parallel
+        self.least_early_bytes = least_early_bytes  # a smaller file is not sent before it is published
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
         """Return a copy for one attempt, which limits the time of each request (`Egress.bounded`)."""
@@ -48,6 +55,18 @@ class Storage:
             egress.bounded(seconds_left) for egress in (self._egress, self._stores)
         )
         return bounded
+
+    def require(self, spec: JobSpec) -> None:
+        """Raise `MissingStorage` if this process lacks a folder or an endpoint of the job.
+
+        A worker calls this before it fetches the source. Otherwise a missing folder of the outputs would be
+        found only after the encode.
+        """
+        for side, url in job_urls(spec):
+            if scheme_of(url) == "file":
+                require_root(self._policy, url, side)
+        for side in _SIDES:
+            self._check_endpoint(credentials_for(spec.credentials, side), side)
 
     def source(self, source: Source, credentials: StorageCredentials | None) -> SourceObject:
         reader = self._reader(source, credentials, TransferPace(self._pace))
@@ -81,6 +100,7 @@ class Storage:
             owner=owner,
             honours_conditions=self._policy.is_a_cloud(credentials.endpoint if credentials else None),
             part_bytes=self._part_bytes,
+            least_early_bytes=self.least_early_bytes,
         )
 
     def _client(
@@ -99,7 +119,15 @@ class Storage:
         """
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
-            raise StorageError(ErrorCode.ENDPOINT_NOT_ALLOWED, problem, side=side)
+            raise MissingStorage(ErrorCode.STORAGE_ENDPOINT_MISSING, problem, side=side)
+
+
+def job_urls(spec: JobSpec) -> Iterator[tuple[Side, str]]:
+    """Yield each URL of the job that is not signed, with the side whose credentials it uses."""
+    yield "source", spec.source.url
+    if spec.output.url is not None:
+        yield "output", spec.output.url
+    yield from (("source", url) for url in watermark_urls(spec).values())
 
 
 def _pair(endpoint: str) -> str:

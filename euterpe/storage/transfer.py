@@ -39,7 +39,7 @@ class ObjectInfo:
 
     @property
     def is_identity(self) -> bool:
-        """Return whether equal values mean equal bytes: the size is known, and the ETag is a strong one."""
+        """Return whether equal values mean equal bytes: the size is known, and the ETag is strong."""
         return self.size is not None and _STRONG_ETAG.fullmatch(self.etag or "") is not None
 
 
@@ -55,7 +55,7 @@ class Stored:
     url: str
     size_bytes: int
     sha256: str
-    identity: str | None = None  # what the store returned at publication
+    identity: str | None = None  # the identity that the store returned at publication
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Reader(Protocol):
 class RangeReader(Reader, Protocol):
     """A reader that can also read exact ranges of one version of the source, from several threads.
 
-    `pace` measures only what `open` reads. Its caller adds the bytes that `open_range` has read.
+    `pace` measures only the bytes that `open` reads. The caller adds the bytes that `open_range` reads.
     """
 
     pace: TransferPace
@@ -93,12 +93,35 @@ class RangeReader(Reader, Protocol):
     ) -> AbstractContextManager[Iterator[bytes]]:
         """Yield the bytes from `start` to before `end` of the object that `expect` describes.
 
-        Raise `SOURCE_CHANGED` when the headers announce anything else. The bytes are not counted.
+        Raise `SOURCE_CHANGED` when the headers announce another range or object. `pace` does not count the
+        bytes.
+        """
+        ...
+
+
+class SentFile(Protocol):
+    """A file that was sent to a store and is not visible yet. Publish it by `put`, or else call `abort`."""
+
+    def abort(self, newest: "UploadDestination | None" = None) -> None:
+        """Remove the bytes from the store. Do nothing if they are published.
+
+        Use the credentials of `newest`, which is the same destination, if they may be newer.
         """
         ...
 
 
 class UploadDestination(Protocol):
+    """A destination of any number of files. Thread-safe: several threads may send and publish files."""
+
+    pace: TransferPace
+
+    def send(self, name: str, file: Path, *, content_type: str, on_chunk: OnChunk) -> SentFile | None:
+        """Send `file` without making it visible, so that a later `put` only has to publish it.
+
+        Return None if the destination cannot send a file early, or if that would not save time.
+        """
+        ...
+
     def put(
         self,
         name: str,
@@ -107,12 +130,14 @@ class UploadDestination(Protocol):
         content_type: str,
         before_publish: Callable[[], None],
         on_chunk: OnChunk,
+        sent: SentFile | None = None,
     ) -> Stored:
         """Send `file` and make it visible as `name`, completely or not at all.
 
-        `before_publish` is called when nothing more can be sent without making the object visible. If it
-        raises, `name` stays unchanged. A retry calls both callbacks again, but `on_chunk` counts no byte
-        twice.
+        If `sent` has exactly the bytes of `file`, they are published and not sent again. `before_publish` is
+        called immediately before the step that makes the object visible, which is the last request, or the
+        last chunk of a request to a signed URL. If it raises, `name` stays unchanged. A retry calls both
+        callbacks again, but `on_chunk` counts no byte twice.
         """
         ...
 

@@ -98,7 +98,7 @@ class Server:
         return self.requests[-1]
 
     def drip(self, sock: socket.socket, data: bytes, at_once: int = 1) -> None:
-        """Send `at_once` bytes every 20 ms. As the data ends, a client without a deadline does not hang."""
+        """Send `at_once` bytes every 20 ms. The data ends, so a client without a deadline does not hang."""
         for start in range(0, len(data), at_once):
             if self.stopping.wait(0.02):
                 return
@@ -167,6 +167,12 @@ class Authority:
         return ssl.create_default_context(cadata=self.pem)
 
     def server_context(self, names: Iterable[str], *, expired: bool = False) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate_file(names, expired=expired))
+        return context
+
+    def certificate_file(self, names: Iterable[str], *, expired: bool = False) -> Path:
+        """Return a file with a new key and its certificate, for a server or a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._sign("a test server", key, list(names), expired=expired)
         file = self._folder / f"{certificate.serial_number}.pem"
@@ -174,9 +180,7 @@ class Authority:
             key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             + certificate.public_bytes(Encoding.PEM)
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        return context
+        return file
 
     def _sign(
         self,

@@ -266,7 +266,7 @@ def test_the_wait_for_an_answer_is_not_added_to_the_waits_of_its_upload() -> Non
     ):
         answer = out.send(
             "PUT", server.url, headers={}, chunks=[b"x"] * 5, size=5, deadline_s=1000, idle_s=6
-        )  # the headers and the chunks are six writes of one tick each
+        )  # the six writes (headers and chunks) take one tick each
     assert answer.body == b"ok"
 
 

@@ -32,6 +32,8 @@ class ConditionalStore:
 
     def __init__(self, *, conditional: bool = True, refusal: Reply | None = None) -> None:
         self.objects: dict[str, Blob] = {}
+        self.published: list[str] = []  # the paths, in order
+        self.unfinished: set[str] = set()  # the ids of uploads in parts
         self.clock = datetime.now(UTC)
         self._conditional, self._refusal = conditional, refusal
         self._parts: dict[str, dict[str, bytes]] = {}
@@ -71,6 +73,7 @@ class ConditionalStore:
         if call.method == "POST" and "uploads" in query:
             upload = f"upload-{len(self._uploads)}"
             self._uploads[upload] = _metadata(call)
+            self.unfinished.add(upload)
             return Reply(200, body=f"<R><UploadId>{upload}</UploadId></R>".encode())
         if "partNumber" in query or "blockid" in query:
             upload = query.get("uploadId", [call.path])[0]
@@ -78,6 +81,7 @@ class ConditionalStore:
             self._parts.setdefault(upload, {})[number] = call.body
             return Reply(201, {"etag": etag_of(call.body)})
         if call.method == "DELETE":
+            self.unfinished.discard(query.get("uploadId", [""])[0])
             return Reply(204)
         return self._publish(call, query.get("uploadId", [""])[0], blocks="comp" in query)
 
@@ -88,12 +92,16 @@ class ConditionalStore:
             return _PRECONDITION_FAILED
         content, metadata = call.body, _metadata(call)
         if upload:
+            if upload not in self.unfinished:
+                return Reply(404, body=b"<Error><Code>NoSuchUpload</Code></Error>")
+            self.unfinished.remove(upload)
             content = b"".join(self._parts[upload][n] for n in sorted(self._parts[upload], key=int))
             metadata = self._uploads[upload]
         elif blocks:
             ids = re.findall(rb"<Uncommitted>([^<]*)<", call.body)
             content = b"".join(self._parts[call.path][block.decode()] for block in ids)
         blob = self.objects[call.path] = self._blob(call.path, content, metadata, self.clock)
+        self.published.append(call.path)
         etag = etag_of(content)
         body = f"<R><ETag>{etag}</ETag></R>".encode() if upload else b""
         return Reply(200, {"etag": etag, "x-goog-generation": str(blob.generation)}, body)

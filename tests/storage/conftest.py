@@ -1,6 +1,7 @@
 """Fixtures for the tests of storage: S3 and fake servers, storage with a policy, and files."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from euterpe.domain.credentials import S3Credentials
 from euterpe.net.egress import Egress
+from euterpe.net.limits import Clock
 from euterpe.net.pace import MinimumPace
 from euterpe.net.policy import EgressPolicy
+from euterpe.storage.buckets import LEAST_EARLY
 from euterpe.storage.clients import IDLE_S
 from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.range_readers import DEFAULT_PARALLEL, ParallelFetch
@@ -64,10 +67,12 @@ def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
             pace: MinimumPace | None = None,
             idle_s: float = IDLE_S,
             parallel: ParallelFetch = DEFAULT_PARALLEL,
+            least_early_bytes: int = LEAST_EARLY,
+            clock: Clock = time.monotonic,
         ) -> Storage:
             endpoints = tuple(endpoint_of(server) for server in servers)
             pairs = [f"localhost:{server.port}" for server in servers if isinstance(server, Server)]
-            egress = Egress(EgressPolicy(pairs), ssl_context=authority.client_context())
+            egress = Egress(EgressPolicy(pairs), ssl_context=authority.client_context(), clock=clock)
             stack.enter_context(egress)
             policy = StoragePolicy(roots=roots, endpoints=endpoints)
             return Storage(
@@ -78,6 +83,7 @@ def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
                 part_bytes=PART,
                 retry=QUICK_RETRY,
                 parallel=parallel,
+                least_early_bytes=least_early_bytes,
             )
 
         yield open_it

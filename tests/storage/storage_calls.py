@@ -7,7 +7,8 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from euterpe.domain.credentials import StorageCredentials
-from euterpe.domain.spec import Output, Source
+from euterpe.domain.source import Source
+from euterpe.domain.spec import Output
 from euterpe.storage.source import SourceObject
 from euterpe.storage.source_file import SourceFile
 from euterpe.storage.storage import Storage
@@ -29,8 +30,7 @@ def destination(
 
 @dataclass
 class Download:
-    """A fetch into a temporary file, and the numbers of bytes in which it came.
-
+    """A fetch into a temporary file, and the size of each chunk.
 
     `begun` is what an earlier fetch has written.
     """
@@ -45,7 +45,7 @@ class Download:
 
     @property
     def content(self) -> bytes:
-        """Return the bytes from the first one up to the first gap."""
+        """Return the bytes before the first gap."""
         return os.pread(self._file.fileno(), self.target.front, 0) if self.target else b""
 
     def fetch(

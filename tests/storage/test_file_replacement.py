@@ -1,6 +1,10 @@
 """Tests of `file://`: a worker that is stopped between its fence check and its rename replaces nothing."""
 
+import errno
+import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,8 +43,13 @@ def made(folder: Path, content: bytes) -> Path:
     return file
 
 
-def put(to: UploadDestination, file: Path, before_publish: Callable[[], None] = lambda: None) -> None:
-    to.put("a.mp4", file, content_type="video/mp4", before_publish=before_publish, on_chunk=lambda _: None)
+def put(
+    to: UploadDestination,
+    file: Path,
+    before_publish: Callable[[], None] = lambda: None,
+    name: str = "a.mp4",
+) -> None:
+    to.put(name, file, content_type="video/mp4", before_publish=before_publish, on_chunk=lambda _: None)
 
 
 @pytest.mark.parametrize("before", [None, b"before"], ids=["new", "replaced"])
@@ -102,3 +111,53 @@ def test_a_file_that_was_replaced_before_the_end_is_reported(
     with pytest.raises(StorageError) as refused:
         ours.check("a.mp4", stored)
     assert refused.value.code == "output_conflict"
+
+
+def test_files_of_one_attempt_without_tmpfile_do_not_remove_each_other(
+    to: Callable[..., UploadDestination], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NFS, a file has its part name before it is locked, so it looks as if its writer had ended."""
+    really_open, created, go_on = os.open, threading.Event(), threading.Event()
+
+    def open_without_tmpfile(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        descriptor = really_open(path, flags, mode, dir_fd=dir_fd)
+        if flags & os.O_EXCL and threading.current_thread() is not threading.main_thread():
+            created.set()
+            assert go_on.wait(30)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_without_tmpfile)
+    attempt = to()
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(put, attempt, made(tmp_path, b"other"), name="b.mp4")
+        assert created.wait(30)
+        put(attempt, made(tmp_path, b"first"))
+        go_on.set()
+        other.result()
+    assert (root / "out" / "b.mp4").read_bytes() == b"other"
+    assert sorted(path.name for path in (root / "out").iterdir()) == ["a.mp4", "b.mp4"]
+
+
+def test_no_file_of_a_claim_is_published_before_the_parts_of_earlier_claims_are_removed(
+    to: Callable[..., UploadDestination], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread of the attempt may be removing them."""
+    really_list, listing, checked = os.listdir, threading.Event(), threading.Event()
+    was_early: list[bool] = []
+
+    def list_slowly(folder: int) -> list[str]:
+        listing.set()
+        was_early.append(checked.wait(0.5))
+        return really_list(folder)
+
+    monkeypatch.setattr(os, "listdir", list_slowly)
+    attempt = to(claim=2)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(put, attempt, made(tmp_path, b"first"))
+        assert listing.wait(30)
+        put(attempt, made(tmp_path, b"other"), checked.set, name="b.mp4")
+        first.result()
+    assert was_early == [False]
+    assert sorted(path.name for path in (root / "out").iterdir()) == ["a.mp4", "b.mp4"]

@@ -70,6 +70,24 @@ def test_a_file_that_changes_is_noticed(storage: Storage, root: Path) -> None:
     assert refused.value.code == "source_changed"
 
 
+def test_a_file_that_is_overwritten_while_it_is_read_is_noticed(storage: Storage, root: Path) -> None:
+    path = root / "a.mov"
+    path.write_bytes(b"old" * 1_000_000)
+    changed: list[int] = []
+
+    def overwrite(size: int) -> None:
+        if size and not changed:
+            changed.append(size)
+            with path.open("r+b") as file:
+                file.seek(2_000_000)
+                file.write(b"new" * 300_000)
+
+    with pytest.raises(StorageError) as refusal:
+        Download().fetch(source(storage, path.as_uri()), on_chunk=overwrite)
+    assert refusal.value.code == "source_changed"
+    assert changed
+
+
 def test_no_path_leads_out_of_the_roots(storage: Storage, root: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()

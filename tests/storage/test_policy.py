@@ -7,7 +7,7 @@ import pytest
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.own_source import ADVICE as OWN_SOURCE_ADVICE
 from euterpe.domain.spec import parse_spec
-from euterpe.storage.policy import ENDPOINT_ADVICE, NAME_ADVICE, ROOT_ADVICE, StoragePolicy
+from euterpe.storage.policy import AZURE_ADVICE, ENDPOINT_ADVICE, NAME_ADVICE, ROOT_ADVICE, StoragePolicy
 from tests.domain.documents import MINIMAL, Document
 
 MINIO = "https://minio.example:9000"
@@ -26,6 +26,36 @@ def test_without_roots_there_are_no_files() -> None:
         ("source", "url"): ROOT_ADVICE,
         ("output", "url"): ROOT_ADVICE,
     }
+
+
+def test_a_watermark_beside_the_roots_is_refused() -> None:
+    def refusals(url: str) -> dict[tuple[str | int, ...], str]:
+        marked = {"name": "b", "type": "mp4", "watermark": {"source": {"url": url}}}
+        outputs = [{"name": "a", "type": "mp4"}, marked]
+        return problems(StoragePolicy(roots=(Path("/data"),)), {"profile": None, "outputs": outputs})
+
+    place = ("outputs", 1, "watermark", "source", "url")
+    assert refusals("file:///etc/passwd") == {place: ROOT_ADVICE}
+    assert refusals("file:///data") == {place: NAME_ADVICE}
+    assert refusals("file:///data/logo.png") == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "mark", "is_refused"),
+    [
+        ("s3://in/a.mov", "az://account/in/logo.png", True),
+        ("https://in.example/a.mov", "az://account/in/logo.png", True),
+        ("az://account/in/a.mov", "az://account/other/logo.png", False),
+        ("https://in.example/a.mov", "s3://public/logo.png", False),
+        ("s3://in/a.mov", "https://in.example/logo.png", False),
+    ],
+)
+def test_a_watermark_in_azure_needs_a_source_in_azure(source: str, mark: str, is_refused: bool) -> None:
+    """In an earlier version, such a job failed on every worker, because no credentials named the account."""
+    marked = {"name": "a", "type": "mp4", "watermark": {"source": {"url": mark}}}
+    document = {"source": {"url": source}, "credentials": None, "profile": None, "outputs": [marked]}
+    place = ("outputs", 0, "watermark", "source", "url")
+    assert problems(StoragePolicy(), document) == ({place: AZURE_ADVICE} if is_refused else {})
 
 
 def test_an_output_onto_its_own_source_is_refused() -> None:

@@ -34,23 +34,23 @@ Fault = Callable[[Reply], Reply]
 
 
 def span_of(call: Call) -> tuple[int, int] | None:
-    """Return the exact range that a call asks for. The request for the front and the stat have none."""
+    """Return the exact range that a call requests. Return None for the front request and for the stat."""
     asked = _EXACT.fullmatch(call.headers.get("range", ""))
     return (int(asked[1]), int(asked[2]) + 1) if asked and asked[0] != "bytes=0-0" else None
 
 
 @dataclass
 class RangeStore:
-    """A store whose response to the front pauses after 100 KB, until it has answered some ranges.
+    """A store whose response to the front request pauses after 100 KB, until it has answered some ranges.
 
-    `fault` is applied to the responses to the ranges, and `fault_of_front` to those to the front.
+    `fault` is applied to the responses to ranges, and `fault_of_front` to the response to the front request.
     """
 
     content: bytes
     fault: Fault = lambda reply: reply
     fault_of_front: Fault = lambda reply: reply
-    until: int = 3  # ranges
-    etag_at_end: str | None = None  # for a stat after a range
+    until: int = 3  # the number of ranges that end the pause
+    etag_at_end: str | None = None  # the ETag for a stat after the first range
     spans: list[tuple[int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
@@ -215,7 +215,7 @@ def test_a_range_that_is_not_what_was_asked_for_is_left_to_the_front(
 
 
 def test_an_object_that_is_replaced_between_ranges_is_never_mixed(opened: Open, content: bytes) -> None:
-    """The front goes on with the object that it began with, as a fetch by one request does."""
+    """The front request continues with the object that it began with, as a single request does."""
     store = RangeStore(content, until=NEVER)
 
     def replace_it(reply: Reply) -> Reply:
@@ -245,7 +245,7 @@ def test_an_object_that_is_replaced_when_the_front_breaks_off_has_changed(
 
 
 def test_an_object_that_was_replaced_unseen_has_changed(opened: Open, content: bytes) -> None:
-    """A store may send new bytes under the old ETag, if it reads the two one after the other."""
+    """A store that reads the ETag before the bytes may send new bytes with the old ETag."""
     store = RangeStore(content, fault=wrong, etag_at_end='"another"')
     error = error_of(opened(store))
     assert (error.code, error.retryable) == ("source_changed", True)
@@ -367,7 +367,7 @@ def test_a_stopped_fetch_stops_all_of_its_threads(opened: Open, content: bytes) 
 
 @dataclass
 class FakeReader:
-    """A reader without a network. It calls `pause` after 1000 bytes of a front, and `on_range` in a range."""
+    """A reader without a network. It calls `pause` in the front request, and `on_range` in each range."""
 
     content: bytes
     pause: Callable[[OnWait], None]
@@ -404,7 +404,7 @@ def test_the_threads_pause_until_their_bytes_are_counted(content: bytes) -> None
     download = Download()
 
     def look(_: OnWait) -> None:
-        """Wait until the threads have written what they may, and look whether they write more."""
+        """Wait until the threads have written what they may, and check whether they write more."""
         assert download.target is not None
         if len(download.chunks) > 1:
             return
@@ -455,7 +455,7 @@ def test_the_bytes_of_ranges_count_for_the_minimum_pace(content: bytes) -> None:
 def test_an_object_of_a_real_store_that_is_replaced_is_never_mixed(
     s3: S3Server, bucket: Path, open_storage: Callable[..., Storage]
 ) -> None:
-    """The bytes of each version are equal, so that one byte of another version would show."""
+    """All bytes of a version have the same value, so a single byte of another version would be noticed."""
     size, (here, there) = 16 * MIB, (bucket / "a.mov", bucket / "b.mov")
     storage = open_storage(s3, parallel=EAGER)
     origin = source(storage, f"s3://{bucket.name}/a.mov", s3.credentials())

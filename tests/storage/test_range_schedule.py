@@ -1,4 +1,4 @@
-"""Model test of the ranges of a source: whatever the order, each byte is fetched, and counted once."""
+"""Model test of the ranges of a source: in any order of events, each byte is fetched and counted once."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ COUNTS = st.integers(1, 300)
 
 
 class RangesOfASource(RuleBasedStateMachine):
-    """The front and several holders of ranges, which write to a model of the file."""
+    """The front request and several holders of ranges, which write to a model of the file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class RangesOfASource(RuleBasedStateMachine):
         assert all(self.schedule.front <= start for start, _ in parts)
 
     def teardown(self) -> None:
-        """Finish with the front alone."""
+        """Finish with the front request alone."""
         while self.schedule.front < SIZE:
             self.schedule.revoke_next()
             self.schedule.pass_ranges()

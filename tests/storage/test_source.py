@@ -119,8 +119,25 @@ def test_a_store_that_sends_one_byte_per_try_is_given_up(opened: Open) -> None:
         calls.append(call)
         return replace(store(call), sent=1)
 
-    assert refused(Download(), opened(drop), expect=ObjectInfo(1000, None)).code == "source_truncated"
+    expect = ObjectInfo(1000, etag_of(b"x" * 1000))
+    assert refused(Download(), opened(drop), expect=expect).code == "source_truncated"
     assert len(calls) == DEFAULT_RETRY.tries
+
+
+def test_a_source_without_an_etag_is_not_resumed(opened: Open) -> None:
+    """In an earlier version, the rest came from another object of the same size.
+
+    A job with mixed bytes succeeded.
+    """
+    stores = iter((store_with(b"x" * 1000), store_with(b"y" * 1000)))
+
+    def drop(call: Call) -> Reply:
+        reply = next(stores)(call)
+        return replace(reply, sent=500, headers={**reply.headers, "etag": ""})
+
+    error = refused(Download(), opened(drop), expect=ObjectInfo(1000, None))
+    assert (error.code, error.retry_class) == ("source_truncated", RetryClass.TRANSIENT)
+    assert next(stores, None) is not None, "there was only one request"
 
 
 @pytest.mark.parametrize("now", [b"media!", b"mediums"])

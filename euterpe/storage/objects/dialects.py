@@ -30,7 +30,8 @@ class Dialect:
     def condition(self, expected: ObjectState | None) -> dict[str, str]:
         """Return the headers that let a write replace only `expected`.
 
-        For None, only a new object is allowed.
+        If `expected` is None, only a new object is allowed. If the store gave no identity for `expected`, the
+        write is unconditional.
         """
         if expected is not None and expected.identity is None:
             return {}

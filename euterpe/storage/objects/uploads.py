@@ -21,8 +21,8 @@ from euterpe.storage.objects.dialects import Dialect, bare_etag
 from euterpe.storage.objects.request import ObjectRequest, encode_query
 from euterpe.storage.publication import Changed, ConditionsUnsupported, ObjectState
 
-# A part stays in memory until its last retry has ended. That takes half a second if all requests fail at
-# once, and 90 s if all requests hang.
+# A part stays in memory until its last try has ended. That takes half a second if each try fails immediately,
+# and 90 s if each try hangs.
 _PART_TRIES = 3
 _ABORT_S = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -59,6 +59,10 @@ class UploadTarget:
         """Return the response to one short call. Raise if its status is not 2xx."""
         return self.client.succeeded(self.where, self.client.ask(self.where, request))
 
+    def begin(self, request: ObjectRequest) -> EgressResponse:
+        """Return the response to a call that a store answers at once. Raise if its status is not 2xx."""
+        return self.client.succeeded(self.where, self.client.ask(self.where, request, self.client.idle_s))
+
     def request(
         self, method: str, query: str = "", body: bytes = b"", headers: Mapping[str, str] = _NONE
     ) -> ObjectRequest:
@@ -66,9 +70,13 @@ class UploadTarget:
 
 
 class Upload(Protocol):
-    """The upload of one object. `publish` may be called again after it has raised Changed."""
+    """The upload of one object. `publish` may be called again after it has raised Changed.
+
+    Between two calls, `target` may be replaced by a target with newer credentials.
+    """
 
     is_conditional: bool
+    target: UploadTarget
 
     def send(self, part: bytes) -> None:
         """Send the next part. The object stays invisible."""
@@ -83,7 +91,7 @@ class Upload(Protocol):
         ...
 
     def abort(self) -> None:
-        """Remove the bytes of an unpublished upload from the store."""
+        """Remove the bytes of an unpublished upload from the store. Raise if the store refuses."""
         ...
 
 
@@ -93,13 +101,13 @@ class WholeObject:
     is_conditional = True
 
     def __init__(self, target: UploadTarget) -> None:
-        self._target, self._body = target, b""
+        self.target, self._body = target, b""
 
     def send(self, part: bytes) -> None:
         self._body = part
 
     def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
-        target = self._target
+        target = self.target
         condition = target.dialect.condition(expected) if conditional else {}
         headers = {
             **target.kept,
@@ -119,14 +127,14 @@ class PartsUpload:
     """The multipart upload of S3, which Google supports as well."""
 
     def __init__(self, target: UploadTarget) -> None:
-        self._target, self._etags = target, list[str]()
+        self.target, self._etags = target, list[str]()
         self.is_conditional = target.dialect.conditional_parts
         self._id = self._begin()
 
     def _begin(self) -> str:
-        target = self._target
+        target = self.target
         request = target.request("POST", "uploads=", headers=target.kept)
-        answer = target.retry(lambda: target.ask(request))
+        answer = target.retry(lambda: target.begin(request))
         match = _UPLOAD_ID.search(answer.body.decode("utf-8", "replace"))
         if match is None:
             raise StorageUnreachable(target.where, "began an upload without naming it", side="output")
@@ -134,16 +142,16 @@ class PartsUpload:
 
     def send(self, part: bytes) -> None:
         number = str(len(self._etags) + 1)
-        request = self._target.request(
-            "PUT", self._query(partNumber=number), part, self._target.dialect.checksum(part)
+        request = self.target.request(
+            "PUT", self._query(partNumber=number), part, self.target.dialect.checksum(part)
         )
-        etag = self._target.send(request).headers.get("etag")
+        etag = self.target.send(request).headers.get("etag")
         if etag is None:
-            raise StorageUnreachable(self._target.where, "took a part without an ETag", side="output")
+            raise StorageUnreachable(self.target.where, "took a part without an ETag", side="output")
         self._etags.append(etag)
 
     def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
-        target = self._target
+        target = self.target
         condition = target.dialect.condition(expected) if conditional and self.is_conditional else {}
         parts = "".join(
             f"<Part><ETag>{escape(etag)}</ETag><PartNumber>{number}</PartNumber></Part>"
@@ -162,7 +170,7 @@ class PartsUpload:
 
         Check the body too, because S3 may send status 200 early and then report a failure in the body.
         """
-        target = self._target
+        target = self.target
         answer = target.ask(request)
         if b"<Error>" in answer.body:
             text = answer.body.decode("utf-8", "replace")
@@ -170,8 +178,10 @@ class PartsUpload:
         return answer
 
     def abort(self) -> None:
-        client = self._target.client.unbounded  # the abort must also work after the attempt's timeout
-        client.ask(self._target.where, self._target.request("DELETE", self._query()), _ABORT_S)
+        client = self.target.client.unbounded  # the abort must also work after the attempt's timeout
+        answer = client.ask(self.target.where, self.target.request("DELETE", self._query()), _ABORT_S)
+        if answer.status != 404:  # the store has no such upload any more
+            client.succeeded(self.target.where, answer)
 
     def _query(self, **more: str) -> str:
         return encode_query(uploadId=self._id, **more)
@@ -183,18 +193,18 @@ class BlocksUpload:
     is_conditional = True
 
     def __init__(self, target: UploadTarget) -> None:
-        self._target, self._ids = target, list[str]()
+        self.target, self._ids = target, list[str]()
         self._prefix = token_hex(8)  # two attempts must not mix their blocks
 
     def send(self, part: bytes) -> None:
         # Azure requires that all block ids have the same length.
         block = b64encode(f"{self._prefix}{len(self._ids):08}".encode()).decode()
         query = encode_query(comp="block", blockid=block)
-        self._target.send(self._target.request("PUT", query, part, self._target.dialect.checksum(part)))
+        self.target.send(self.target.request("PUT", query, part, self.target.dialect.checksum(part)))
         self._ids.append(block)
 
     def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
-        target = self._target
+        target = self.target
         condition = target.dialect.condition(expected) if conditional else {}
         blocks = "".join(f"<Uncommitted>{block}</Uncommitted>" for block in self._ids)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
