@@ -1,1 +1,1 @@
-"""The facts of a source: the probe, which runs in a sandboxed child, and its validated answer."""
+"""Find the facts of a source: the probe runs in a sandboxed child, and the worker validates its answer."""

@@ -11,7 +11,8 @@ from euterpe.media.sandbox.child_results import Flag
 
 UNSPECIFIED = 2  # the number of a property that is not specified, in H.273
 _MOST = 255  # H.273 has one byte for each property
-# The numbers that H.273 reserves, which files contain in place of "unspecified". For the matrix, 0 is RGB.
+# Numbers that H.273 reserves, and that files contain instead of "unspecified". For the matrix, 0 is not
+# reserved: it means RGB.
 _RESERVED, _RESERVED_MATRIX = (0, 3), (3,)
 
 H273 = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
@@ -77,7 +78,7 @@ class Colour:
 
     @staticmethod
     def of(primaries: int, transfer: int, matrix: int, full_range: bool | None) -> "Colour":
-        """Return the colour for ffmpeg's numbers. Its own numbers, which H.273 lacks, mean unspecified."""
+        """Return the colour for ffmpeg's numbers. A number of ffmpeg that H.273 lacks becomes unspecified."""
         return Colour(
             _known(primaries, _RESERVED),
             _known(transfer, _RESERVED),
@@ -86,7 +87,7 @@ class Colour:
         )
 
     def or_else(self, other: "Colour") -> "Colour":
-        """Return this colour, with the properties of `other` in place of those that are unspecified."""
+        """Return this colour, with unspecified properties taken from `other`."""
         return Colour(
             other.primaries if self.primaries == UNSPECIFIED else self.primaries,
             other.transfer if self.transfer == UNSPECIFIED else self.transfer,

@@ -1,4 +1,4 @@
-"""Cues of the text subtitles of a source: their bounds, the validation of the child's answer, plain text."""
+"""The cues of a source's text subtitles: limits, validation of the child's answer, and plain text."""
 
 import re
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from euterpe.media.sandbox.child_results import LONGEST_SECONDS, Whole, checked
 from euterpe.media.whitelist import MAX_STREAMS
 
 # The subtitles of a film of four hours have 5,000 cues and 0.3 million characters. ASS may have ten times as
-# many cues, for letters that move with the picture.
+# many cues, to move single letters with the picture.
 MOST_CUES = 50_000
-# As JSON, in which a character may take 12 bytes.
+# The limit applies to JSON, in which a character may take 12 bytes.
 MOST_TRACK_BYTES = 8 << 20
 # A longer text cannot be read on a screen, so it is cut.
 LONGEST_TEXT = 2_000
@@ -26,7 +26,7 @@ _LONGEST_MS = round(LONGEST_SECONDS * 1000)
 _LONGEST_MARKUP = 64 << 10
 _FIELDS_BEFORE_TEXT = 8  # ReadOrder, Layer, Style, Name, MarginL, MarginR, MarginV, Effect
 
-# All control characters but the line feed, halves of surrogate pairs and non-characters.
+# Control characters except the line feed, and also lone surrogates and noncharacters.
 _UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 # ffmpeg writes a brace of the text as `\\{{}`.
 _TOKEN = re.compile(r"\\(?P<escaped>[Nnh{}])(?P<nothing>\{\})?|(?P<block>\{[^{}]*\})|[^\\{]+|.", re.DOTALL)
@@ -45,7 +45,7 @@ CueText = Annotated[str, TextRule(_text, {"minLength": 1, "maxLength": LONGEST_T
 
 
 class SourceCue(NamedTuple):
-    """A text and its times in milliseconds of the container's time."""
+    """A text and its times, in milliseconds of container time."""
 
     start: Milliseconds
     end: Milliseconds
@@ -68,14 +68,18 @@ def parse_tracks(found: object, streams: Sequence[int]) -> tuple[TrackCues, ...]
     """Validate the answer of `subtitles` for these streams. Raise `MediaError` when it is invalid."""
     tracks = checked(_TRACKS, found, blame=ErrorCode.SOURCE_UNSUPPORTED)
     if [track.stream for track in tracks] != [*streams]:
-        raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, "makes the process that looks into it lie")
+        raise MediaError(
+            ErrorCode.SOURCE_UNSUPPORTED,
+            "the sandboxed process that read the file returned an invalid result",
+        )
     return tracks
 
 
 def plain_text(event: bytes, *, has_comments: bool) -> str:
-    """Return the text of an event of ASS without markup and drawings, or "" if there is none.
+    """Return the text of an ASS event without markup and drawings, or "" if it has no text.
 
-    ffmpeg makes events of ASS from all formats. Only in ASS itself, braces without a tag are a comment.
+    ffmpeg converts all subtitle formats to ASS events. Braces without a tag enclose a comment only if the
+    source itself has ASS (`has_comments`).
     """
     fields = event[:_LONGEST_MARKUP].split(b",", _FIELDS_BEFORE_TEXT)
     markup = fields[-1].decode("utf-8", "replace") if len(fields) > _FIELDS_BEFORE_TEXT else ""
@@ -90,7 +94,7 @@ def plain_text(event: bytes, *, has_comments: bool) -> str:
 
 
 def _legible(text: str) -> str:
-    # A word joiner after a backslash keeps ffmpeg's own readers from taking it for an escape.
+    # ffmpeg puts a word joiner after a backslash of the text, so that the backslash does not begin an escape.
     lines = text.replace("\\\u2060", "\\").replace("\r", "\n").split("\n")
     cleaned = (_UNSAFE.sub("", line).strip() for line in lines)
     return "\n".join(line for line in cleaned if line)[:LONGEST_TEXT].strip()

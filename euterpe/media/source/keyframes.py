@@ -15,14 +15,14 @@ from euterpe.media.source.media_info import MOST_KEYFRAMES
 from euterpe.media.source.packets import demuxed
 from euterpe.media.source.probe import open_source
 
-# The caller waits for 60 s.
+# The scan ends before the timeout of the caller, which is 60 s.
 _LONGEST_SCAN_S = 40.0
 
 
 def keyframes(fd: int, stream_index: int, longest_scan_s: float = _LONGEST_SCAN_S) -> dict[str, Any]:
-    """Return the times of all keyframes of a stream, rising, and whether the scan reached the end.
+    """Return the times of a stream's keyframes in ascending order, and whether the scan reached the end.
 
-    Pictures that an edit list removes are left out. Raise `MediaError` if the stream has no pictures.
+    Keyframes that an edit list removes are left out. Raise `MediaError` if the stream has no pictures.
     """
     with open_source(fd) as container:
         stream = next((one for one in container.streams if one.index == stream_index), None)

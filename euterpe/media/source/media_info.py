@@ -10,15 +10,17 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.model import Items
 from euterpe.domain.text import matching, printable
 from euterpe.media.sandbox.child_results import Flag, Label, MediaTime, Ratio, Seconds, Whole, Word, checked
-from euterpe.media.source.colour import UNSPECIFIED_COLOUR, Colour
+from euterpe.media.source.colour import UNSPECIFIED, UNSPECIFIED_COLOUR, Colour
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 
 MOST_CHAPTERS = 1_000
 MOST_KEYFRAMES = 100_000  # 27 hours with a keyframe each second
 LONGEST_TITLE = 200
+BUSIEST_S = 0.2
 
 # The HDR transfer curves PQ and HLG, by their numbers in ITU-T H.273.
 _HDR_TRANSFERS = {16: "pq", 18: "hlg"}
+_IPT_C2 = 15  # the matrix of Dolby Vision profile 5
 
 _KINDS = ("video", "audio", "subtitle", "data", "attachment", "picture", "unknown")  # picture: a cover image
 Kind = Annotated[str, matching("|".join(_KINDS), "a kind of stream")]
@@ -34,10 +36,11 @@ class StreamInfo:
     index: Annotated[Whole, Field(lt=MAX_STREAMS)]
     kind: Kind
     codec: Word | None
-    # From the first to the end of the last packet if both are known, otherwise as the headers declare it.
+    # The time from the start of the first packet to the end of the last packet if both are known, otherwise
+    # the duration that the headers declare.
     duration_seconds: Seconds | None = None
-    # In the time of the container: the first picture or sound that is presented (packets that an edit list
-    # removes do not count, and neither does the encoder's delay), and the end of the last packet.
+    # In container time: the start of the first picture or sound that is presented, and the end of the last
+    # packet. The encoder's delay, and packets that an edit list removes, are not presented.
     first_seconds: MediaTime | None = None
     end_seconds: MediaTime | None = None
     latest_seconds: MediaTime | None = None  # the start of the last packet
@@ -50,24 +53,32 @@ class StreamInfo:
     is_forced: Flag = False
     bit_rate: Whole | None = None
     # Video
-    width: Whole | None = None  # as coded: with a rotation of 90 degrees a player swaps width and height
+    width: Whole | None = None  # before rotation: at 90 degrees, a player swaps width and height
     height: Whole | None = None
     rotation: Annotated[Whole, Field(lt=360)] = 0
     is_flipped: Flag = False  # the picture is mirrored too
     pixel_aspect: Ratio = 1.0
     fps: Ratio | None = None
+    # The pictures per second in the busiest `BUSIEST_S` seconds of the packets that were read.
+    busiest_fps: Ratio | None = None
     pixel_format: Word | None = None
     bit_depth: Whole | None = None
     colour: Colour = UNSPECIFIED_COLOUR
     interlaced: Flag = False
     top_field_first: Flag = False  # of interlaced pictures
-    # x, y of green, blue, red and the white point in 1/50000, and the most and the least nits in 1/10000: the
-    # order and the units of x265's `master-display`.
+    # x and y of green, blue, red and the white point in 1/50000, then the highest and the lowest luminance in
+    # 1/10000 nit. This is the order, and these are the units, of x265's `master-display`.
     mastering_display: Annotated[tuple[Whole, ...], Items(10, 10)] | None = None
     content_light: tuple[Whole, Whole] | None = None  # MaxCLL and MaxFALL, in nits
+    has_crop: Flag = False  # the container crops the pictures; most players ignore this
     has_captions: Flag = False  # CEA-608 or CEA-708 inside the pictures
+    has_alpha: Flag = False
     dolby_vision: Flag = False
-    keyframe_interval: Seconds | None = None  # the mean, as far as packets or the index were read
+    keyframe_interval: Seconds | None = None  # the mean in the packets or index entries that were read
+    # False if the first packet is not a keyframe, or if this is not known.
+    starts_with_keyframe: Flag = False
+    # True if an edit list removes packets, other than the encoder's delay, in the part that was read.
+    has_edits: Flag = False
     # Audio
     channels: Whole | None = None
     layout: Label | None = None
@@ -76,6 +87,15 @@ class StreamInfo:
     @property
     def hdr(self) -> str | None:
         return _HDR_TRANSFERS.get(self.colour.transfer)
+
+    @property
+    def lacks_base_layer(self) -> bool:
+        """Return whether only a player of Dolby Vision can show the pictures, as in profile 5.
+
+        The pictures of the other profiles are tagged as SDR, PQ or HLG.
+        """
+        is_tagged = self.colour.transfer != UNSPECIFIED and self.colour.matrix != _IPT_C2
+        return self.dolby_vision and not is_tagged
 
     def document(self) -> dict[str, Any]:
         """Return the fields that a requester sees, depending on the kind of stream."""
@@ -102,17 +122,19 @@ class Chapter:
 class MediaInfo:
     container: Container  # the first of the demuxer's names
     size_bytes: int
-    # From the first to the end of the last packet of all sound and pictures, or else as the headers say it.
+    # The time from the start of the first packet to the end of the last packet, over all streams of sound and
+    # pictures. If it is not known, the duration that the headers declare.
     duration_seconds: Seconds | None
     streams: Annotated[tuple[StreamInfo, ...], Items(0, MAX_STREAMS)]
     declared_seconds: Seconds | None = None
     start_seconds: MediaTime = 0.0  # ffmpeg subtracts this time from all times of the source
-    has_discontinuities: Flag = False  # times may jump in this container, as they may in MPEG-TS
+    has_discontinuities: Flag = False  # whether times may jump in this format, as in MPEG-TS
+    is_cut_off: Flag = False  # whether the file is shorter than its boxes declare
     chapters: Annotated[tuple[Chapter, ...], Items(0, MOST_CHAPTERS)] = ()
 
     @staticmethod
     def parse(found: object, size_bytes: int) -> "MediaInfo":
-        """Validate the prober's answer. Raise when it is invalid, because then the prober was compromised."""
+        """Validate the answer of the probe. Raise if it is invalid: the child was compromised."""
         answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
         return checked(_MEDIA_INFO, answer, blame=ErrorCode.SOURCE_UNSUPPORTED)
 
@@ -142,9 +164,9 @@ def best_of(kind: str, streams: Sequence[StreamInfo]) -> StreamInfo | None:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class Keyframes:
-    """The times of a stream's keyframes in the time of the container, rising.
+    """The container times of a stream's keyframes, in ascending order.
 
-    `is_complete` is False if the scan ended early, because there are too many or it took too long.
+    `is_complete` is False if the scan ended early because of too many keyframes or its time limit.
     """
 
     seconds: Annotated[tuple[MediaTime, ...], Items(0, MOST_KEYFRAMES)]
@@ -156,5 +178,25 @@ class Keyframes:
         return checked(_KEYFRAMES, found, blame=ErrorCode.SOURCE_UNSUPPORTED)
 
 
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class Beginning:
+    """The facts of a source of which only the beginning is fetched. Ends and durations are not known.
+
+    `is_in_order` is True if ffmpeg reads the packets in the same order from a pipe as from a file.
+    """
+
+    info: MediaInfo
+    is_in_order: Flag
+
+    @staticmethod
+    def parse(found: object, size_bytes: int) -> "Beginning":
+        """Validate the answer. Raise when it is invalid."""
+        if isinstance(found, dict) and isinstance(info := found.get("info"), dict):
+            found = {**found, "info": {**info, "size_bytes": size_bytes}}
+        return checked(_BEGINNING, found, blame=ErrorCode.SOURCE_UNSUPPORTED)
+
+
 _MEDIA_INFO = TypeAdapter(MediaInfo)
+_BEGINNING = TypeAdapter(Beginning)
 _KEYFRAMES = TypeAdapter(Keyframes)

@@ -14,18 +14,18 @@ from av.stream import Stream
 from euterpe.media.source.pictures import PictureReader
 from euterpe.media.source.times import Times
 
-# Two intervals between keyframes give a mean.
+# The mean keyframe interval is computed from at least this many intervals.
 _ENOUGH_GAPS = 2
-# Formats without an index, in which every packet must be read.
+# These formats have no index, so every packet must be read.
 _WITHOUT_INDEX = ("mp3", "aac")
-# Formats in which a reader may begin at any byte.
+# In these formats, a reader may begin at any byte.
 _BY_BYTES = ("mpegts", "mpeg")
-# Formats that compute a position from a time, and overflow for a time far beyond the end.
+# For these formats, libavformat computes a position from a time. A time far beyond the end overflows.
 _BY_ARITHMETIC = ("wav", "w64", "aiff", "caf")
-# In these formats, libavformat reads from the last known keyframe to the end if the index is missing, without
-# a bound of its own.
+# If the index is missing in these formats, libavformat reads from the last known keyframe to the end, without
+# a limit.
 _MAYBE_INDEXED = ("matroska", "avi", "flv")
-# Beyond the end in any time base, and small enough to be multiplied by the size of a sample.
+# A time beyond the end in any time base, but small enough for a multiplication by the size of a sample.
 _BEYOND_THE_END = 2**53
 _BEFORE_THE_END_S, _BEFORE_DECLARED_END_S = 5.0, 1.0
 
@@ -40,17 +40,18 @@ class Budget:
 class Bounds:
     """The limits of reading a source. At 2 µs a packet, the largest number of packets takes 0.6 s."""
 
-    # A file of this size is read as a whole: that takes less time than seeks could save.
+    # Read a file of at most this size completely, because this takes less time than seeks.
     whole: Budget = Budget(300_000, 16 << 20)
     beginning: Budget = Budget(5_000, 32 << 20)
-    # From the last keyframe to the end.
+    # The budget from the last keyframe to the end.
     end: Budget = Budget(20_000, 256 << 20)
-    # For formats without an index.
+    # The budget for formats without an index.
     linear: Budget = Budget(300_000, 64 << 20)
-    # In formats that are read from any byte on, the last packets of all streams are within this many bytes.
+    # In formats that can be read from any byte, the last packets of all streams are expected within this many
+    # bytes of the end.
     last_bytes: int = 8 << 20
-    # libavformat may read this many bytes in search of the last keyframe, and more if the headers declare no
-    # duration, as those of recordings by a browser. It took 0.2 s of CPU and 0.8 s for 1 GiB.
+    # libavformat may read this many bytes to find the last keyframe, and more if the headers declare no
+    # duration, as in recordings by a browser. Reading 1 GiB took 0.8 s, and 0.2 s of CPU.
     search_bytes: int = 256 << 20
     search_bytes_undeclared: int = 4 << 30
 
@@ -59,11 +60,11 @@ DEFAULT_BOUNDS = Bounds()
 
 
 class _OverBudget(Exception):
-    """Raised when the packets read exceed a budget."""
+    """Raised when the packets that were read exceed a budget."""
 
 
 class PacketReader:
-    """Reads the packets of an open source of `size` bytes, and collects their times."""
+    """Read the packets of an open source of `size` bytes, and collect their times."""
 
     def __init__(self, container: InputContainer, size: int, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.times = Times(container.streams, may_jump=may_jump(container))
@@ -73,9 +74,9 @@ class PacketReader:
         self._bounds = bounds
 
     def read_beginning(self, pictures: PictureReader | None) -> None:
-        """Read packets until the facts of the beginning are known. Read a small file to its end."""
+        """Read packets until the facts of the beginning are known. Read a small file completely."""
         is_small = self._size <= self._bounds.whole.size_bytes
-        # After damage, the last packets may still be readable.
+        # Ignore damage here: the last packets of the file may still be readable.
         with suppress(_OverBudget, av.FFmpegError):
             for packet in self._packets(self._bounds.whole if is_small else self._bounds.beginning):
                 self.times.take(packet)
@@ -89,7 +90,7 @@ class PacketReader:
     def read_end(self, lead: int) -> None:
         """Read the last packets of the file, seeking with the stream `lead`.
 
-        A stream whose end cannot be found within the bounds stays without an end.
+        If the end of a stream cannot be found within the bounds, the stream gets no end.
         """
         stream = self.times.streams.get(lead)
         if stream is None or self.times.is_whole:
@@ -117,7 +118,7 @@ class PacketReader:
             self._read_on(self._bounds.end)
             if lead.index in self.times.ends:
                 break
-        # The other streams may end a little before the last keyframe.
+        # Another stream may end shortly before the last keyframe, so read again from some seconds earlier.
         if (end := self.times.ends.get(lead.index)) is not None and self._missing():
             self._seek(lead, end - _BEFORE_THE_END_S)
             self._read_on(self._bounds.end)
@@ -130,7 +131,7 @@ class PacketReader:
         return self.times.of.keys() - self.times.ends.keys()
 
     def _targets(self, lead: Stream) -> Iterator[int]:
-        """Yield the times to seek to until packets follow, in ticks of the stream."""
+        """Yield the times to try as seek targets, in ticks of the stream, until a seek finds packets."""
         if self._format not in _BY_ARITHMETIC:
             yield _BEYOND_THE_END
         if self._container.duration is not None and lead.time_base:
@@ -138,17 +139,18 @@ class PacketReader:
             yield int((end - _BEFORE_DECLARED_END_S) / lead.time_base)
 
     def _seeks_quickly(self, stream: Stream) -> bool:
-        """Return whether a seek to the end reads few bytes: the file is small, or its index is whole."""
+        """Return whether a seek to the end reads few bytes: the file is small, or its index is complete."""
         is_declared = self._container.duration is not None
         most = self._bounds.search_bytes if is_declared else self._bounds.search_bytes_undeclared
         if self._size <= most:
             return True
-        self._seek(stream, self.times.of[stream.index].first or 0.0)  # Matroska reads its index only now
+        # The Matroska demuxer reads the index at the first seek.
+        self._seek(stream, self.times.of[stream.index].first or 0.0)
         entries = stream.index_entries
         return len(entries) > 0 and entries[-1].pos >= self._size - most
 
     def _read_on(self, budget: Budget) -> None:
-        """Read to the end of the file. Raise `_OverBudget` if it is too far."""
+        """Read to the end of the file. Raise `_OverBudget` if the end is too far away."""
         tail = Times(self._container.streams, may_jump=may_jump(self._container))
         for packet in self._packets(budget):
             tail.take(packet)
@@ -170,7 +172,7 @@ class PacketReader:
 
 
 def demuxed(container: InputContainer, *streams: Stream) -> Iterator["Packet[Stream]"]:
-    """Yield the packets of these streams, or of all, up to the end of the file."""
+    """Yield the packets of these streams, by default of all streams, up to the end of the file."""
     # After the last packet, PyAV 18 raises an IndexError if a stream has appeared in the middle of the file.
     with suppress(IndexError):
         yield from container.demux(*streams)

@@ -1,4 +1,7 @@
-"""Decode the first pictures of a video stream for what only pictures tell: field order, rotation, HDR."""
+"""Decode the first pictures of a video stream, to find facts that headers may lack.
+
+These facts are the field order, the rotation and HDR metadata.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -22,12 +25,12 @@ from euterpe.media.whitelist import DECODERS
 
 Value = TypeVar("Value")
 
-# A film may begin with progressive pictures and go on with interlaced ones. One interlaced picture suffices,
-# because the filter passes progressive pictures on unchanged. The packets are decoded from a keyframe on. At
-# 1080p, a picture costs 5 ms of CPU.
+# The number of packets to decode after a keyframe. A film may begin with progressive pictures and continue
+# with interlaced pictures. A stream with one interlaced picture counts as interlaced, because the
+# deinterlacing filter does not change progressive pictures. At 1080p, decoding a picture takes 5 ms of CPU.
 _PACKETS_TO_DECODE = 6
-# The most packets of the stream that are tried until one of them gives a picture. If none does, only the
-# encode finds out whether the stream can be decoded.
+# At most this many packets of the stream are tried until a packet gives a picture. If no packet does, only
+# the encode finds out whether the stream can be decoded.
 _MOST_PACKETS = 500
 
 _DOLBY_VISION_TAGS = frozenset({"dvh1", "dvhe", "dva1", "dvav", "dav1"})
@@ -37,7 +40,7 @@ _RGB_MATRIX = 0
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """The facts that one decoded picture gives."""
+    """The facts found in one decoded picture."""
 
     colour: Colour
     orientation: Orientation
@@ -50,7 +53,7 @@ class PictureFacts:
 
 
 class PictureReader:
-    """Takes the packets of a source, and decodes the first pictures of one video stream."""
+    """Take the packets of a source, and decode the first pictures of one video stream."""
 
     def __init__(self, stream: VideoStream) -> None:
         self.index = stream.index
@@ -63,7 +66,7 @@ class PictureReader:
             stream.codec_context.thread_count = 1
 
     def take(self, packet: "Packet[Stream]") -> None:
-        """Decode the packet if it belongs to the stream and pictures are still wanted."""
+        """Decode the packet if it belongs to the stream and further pictures are needed."""
         if self.is_done or packet.stream_index != self.index:
             return
         self._tried += 1
@@ -72,7 +75,7 @@ class PictureReader:
             self._decode(cast("Packet[VideoStream]", packet))
         if self._decoded == _PACKETS_TO_DECODE:
             self._flush()
-            # After packets without a picture, begin again at the next keyframe.
+            # If these packets gave no picture, begin again at the next keyframe.
             self.is_done = bool(self._facts)
         self.is_done = self.is_done or self._tried == _MOST_PACKETS
 
@@ -99,15 +102,15 @@ class PictureReader:
         )
 
     def _flush(self) -> None:
-        """Decode the pictures that the decoder has kept back to put them into order."""
+        """Decode the pictures that the decoder still holds for reordering."""
         if self._decoded:
             self._decode(None)
             self._stream.codec_context.flush_buffers()
             self._decoded = 0
 
     def _decode(self, packet: "Packet[VideoStream] | None") -> None:
-        with suppress(av.FFmpegError):  # the next packet may be whole
-            self._facts += [_facts_of(frame) for frame in self._stream.codec_context.decode(packet)]
+        with suppress(av.FFmpegError):  # the next packet may be undamaged
+            self._facts += [facts_of(frame) for frame in self._stream.codec_context.decode(packet)]
 
 
 def header_colour(stream: VideoStream) -> Colour:
@@ -124,16 +127,20 @@ def is_dolby_vision(stream: VideoStream) -> bool:
 def _colour(
     pixels: VideoFormat | None, primaries: int, transfer: int, matrix: int, colour_range: int
 ) -> Colour:
-    """Return the colour for ffmpeg's numbers. RGB has no matrix, and is of full range unless declared so."""
+    """Return the colour for ffmpeg's numbers. RGB gets the number 0 as its matrix.
+
+    RGB has the full range unless the limited range is declared.
+    """
     full_range = {_LIMITED_RANGE: False, _FULL_RANGE: True}.get(colour_range)
-    if pixels is not None and pixels.name.startswith("yuvj"):  # ffmpeg's names of formats of full range
+    if pixels is not None and pixels.name.startswith("yuvj"):  # ffmpeg's old formats of full range
         full_range = True
     if pixels is not None and (pixels.is_rgb or pixels.has_palette):
         matrix, full_range = _RGB_MATRIX, full_range is not False
     return Colour.of(primaries, transfer, matrix, full_range)
 
 
-def _facts_of(frame: VideoFrame) -> PictureFacts:
+def facts_of(frame: VideoFrame) -> PictureFacts:
+    """Return the facts found in this picture."""
     numbers = (frame.color_primaries, frame.color_trc, frame.colorspace, frame.color_range)
     data = {one.type: bytes(one) for one in _side_data(frame)}
     turned = orientation(data.get(Type.DISPLAYMATRIX, b""))
@@ -150,7 +157,7 @@ def _facts_of(frame: VideoFrame) -> PictureFacts:
 
 
 def _side_data(frame: VideoFrame) -> Sequence[SideData]:
-    """Return the side data of a picture. PyAV refuses all of it if it does not know the type of one."""
+    """Return the side data of a picture. Return no items if PyAV does not know the type of one."""
     try:
         return list(cast(Iterable[SideData], frame.side_data))
     except ValueError:
@@ -158,7 +165,7 @@ def _side_data(frame: VideoFrame) -> Sequence[SideData]:
 
 
 def _shows_top_field_first(frame: VideoFrame) -> bool:
-    """Return whether the upper field is shown first. PyAV has no attribute for it, but a filter reads it."""
+    """Return whether the top field is shown first. PyAV has no attribute for this fact, so ask a filter."""
     graph = Graph()
     graph.threads = 1
     source = graph.add_buffer(

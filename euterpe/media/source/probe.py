@@ -15,8 +15,17 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox.child_results import LONGEST_SECONDS
 from euterpe.media.source.media_info import MediaInfo, StreamInfo, best_of
-from euterpe.media.source.packets import DEFAULT_BOUNDS, Bounds, PacketReader, format_name, may_jump
+from euterpe.media.source.packet_order import is_read_in_order
+from euterpe.media.source.packets import (
+    DEFAULT_BOUNDS,
+    Bounds,
+    Budget,
+    PacketReader,
+    format_name,
+    may_jump,
+)
 from euterpe.media.source.pictures import PictureReader
+from euterpe.media.source.still_pictures import HEADER_BYTES, still_picture
 from euterpe.media.source.streams import chapters, describe, positive_seconds
 from euterpe.media.source.times import Times, has_coarse_clock
 from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_STREAMS
@@ -24,6 +33,8 @@ from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_STREAMS
 _HEADER = 16
 # A fragmented film of 24 hours has about ten thousand boxes. Boxes beyond this number are not examined.
 _MOST_BOXES = 100_000
+# While the end of a source is not fetched yet, read only the beginning, even of a small source.
+_BEGINNING = Bounds(whole=Budget(0, 0))
 _FIRST = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
 
@@ -50,20 +61,35 @@ def is_cut_off(fd: int) -> bool:
     return False
 
 
-def probe(fd: int, bounds: Bounds = DEFAULT_BOUNDS) -> dict[str, Any]:
+def probe(fd: int, bounds: Bounds = DEFAULT_BOUNDS, *, allow_truncated: bool = False) -> dict[str, Any]:
     """Return container, times and streams of a source.
 
-    Raise `MediaError` if the file cannot be a source.
+    Raise `MediaError` if the file cannot be a source, or, without `allow_truncated`, if the file is cut off.
     """
     size = os.fstat(fd).st_size
     with open_source(fd) as container:
-        if container.format.name.startswith("mov") and is_cut_off(fd):
+        _refuse_still_picture(fd)
+        is_cut = container.format.name.startswith("mov") and is_cut_off(fd)
+        if is_cut and not allow_truncated:
             raise _cut_off()
         if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop at the limit without an error
             raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"the source has {MAX_STREAMS} streams or more")
-        answer = asdict(_info(container, size, bounds))
+        answer = asdict(replace(_info(container, size, bounds), is_cut_off=is_cut))
     del answer["size_bytes"]
     return answer
+
+
+def probe_beginning(fd: int) -> dict[str, Any]:
+    """Return the facts in the beginning of a source that is not fetched completely.
+
+    `is_in_order` is True if ffmpeg reads the packets in the same order from a pipe as from a file.
+    """
+    with open_source(fd) as container:
+        is_in_order = not container.format.name.startswith("mov") or is_read_in_order(fd, container)
+        info = _info(container, os.fstat(fd).st_size, _BEGINNING)
+    answer = asdict(info)
+    del answer["size_bytes"]
+    return {"info": answer, "is_in_order": is_in_order}
 
 
 def open_source(fd: int) -> InputContainer:
@@ -71,7 +97,8 @@ def open_source(fd: int) -> InputContainer:
     av.logging.set_level(av.logging.ERROR)
     with av.logging.Capture(local=False) as complaints:
         try:
-            # Tags may be in any encoding, and are the only texts in the file.
+            # Tags may be in any encoding, so replace invalid characters. Tags are the only texts that PyAV
+            # decodes.
             return av.open("fd:", options={**DEMUXER_OPTIONS, "fd": str(fd)}, metadata_errors="replace")
         except av.FFmpegError as error:
             raise _refusal(error, " ".join(message for _, _, message in complaints), fd) from None
@@ -83,9 +110,12 @@ def _info(container: InputContainer, size: int, bounds: Bounds) -> MediaInfo:
     reader = None if video is None else _picture_reader(container.streams[video.index])
     packets = PacketReader(container, size, bounds)
     packets.read_beginning(reader)
+    if bounds is _BEGINNING:
+        packets.times.forget_end()
     if video is not None and reader is not None:
         streams[video.index] = reader.described(video)
-    if (lead := video or best_of("audio", streams)) is not None:
+    lead = video or best_of("audio", streams)
+    if lead is not None and bounds is not _BEGINNING:
         packets.read_end(lead.index)
     times = packets.times
     is_coarse = any(has_coarse_clock(stream) for stream in times.streams.values())
@@ -108,7 +138,7 @@ def _picture_reader(stream: Stream) -> PictureReader | None:
 
 
 def _with_times(stream: StreamInfo, info: MediaInfo, times: Times) -> StreamInfo:
-    """Return the stream with what its packets told. Its declared duration stands in for what they did not."""
+    """Return the stream with the times of its packets, or its declared duration if no end is known."""
     seen = times.of.get(stream.index)
     if seen is None:
         return replace(stream, first_seconds=None, duration_seconds=stream.declared_seconds)
@@ -123,14 +153,17 @@ def _with_times(stream: StreamInfo, info: MediaInfo, times: Times) -> StreamInfo
         end_seconds=_media_time(end),
         latest_seconds=_media_time(None if end is None else seen.latest),
         duration_seconds=duration or stream.declared_seconds,
+        busiest_fps=seen.busiest_fps,
         keyframe_interval=times.keyframe_interval(stream.index, info.container),
+        starts_with_keyframe=seen.starts_with_keyframe and stream.kind == "video",
+        has_edits=seen.has_edits,
     )
 
 
 def _duration(streams: Sequence[StreamInfo], info: MediaInfo, times: Times) -> float | None:
-    """Return the seconds from the first to the last packet.
+    """Return the seconds from the start of the first packet to the end of the last packet.
 
-    If the end of a stream is not known, return at least what the container declares.
+    If the end of a stream is not known, return at least the duration that the container declares.
     """
     empty = {index for index, seen in times.of.items() if times.is_whole and seen.first is None}
     timed = [stream for stream in streams if stream.index in times.of.keys() - empty]
@@ -164,7 +197,15 @@ def _cut_off() -> MediaError:
     return MediaError(ErrorCode.SOURCE_TRUNCATED, "the source is cut off: it ends within one of its boxes")
 
 
+def _refuse_still_picture(fd: int) -> None:
+    if (name := still_picture(os.pread(fd, HEADER_BYTES, 0))) is not None:
+        raise MediaError(
+            ErrorCode.SOURCE_UNSUPPORTED, f"the source is a {name} picture, and not a film or sound"
+        )
+
+
 def _refusal(error: av.FFmpegError, complaints: str, fd: int) -> MediaError:
+    _refuse_still_picture(fd)
     if "moov atom not found" in complaints:
         return MediaError(ErrorCode.SOURCE_TRUNCATED, "the source is cut off: its index (moov) is missing")
     if is_cut_off(fd):

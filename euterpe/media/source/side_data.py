@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import atan2, degrees, hypot
 from struct import Struct, error
 
-# AVMasteringDisplayMetadata: ten fractions (x and y of red, green, blue and white, the least and the most
-# nits) and two flags, which say that the coordinates and that the nits are given.
+# AVMasteringDisplayMetadata: ten fractions (x and y of red, green, blue and white, then the lowest and the
+# highest luminance in nits) and two flags (the coordinates are given, the luminances are given).
 _MASTERING_DISPLAY = Struct("=22i")
 # AVContentLightMetadata: MaxCLL and MaxFALL.
 _CONTENT_LIGHT = Struct("=2I")
-# The upper two rows of a 3×3 matrix are in 1/65536; the order is that of the box `tkhd` in an MP4 file.
+# The upper two rows of a 3×3 matrix are in units of 1/65536, in the order of the box `tkhd` in an MP4 file.
 _DISPLAY_MATRIX = Struct("=9i")
 
 _COORDINATE_UNITS, _NIT_UNITS = 50_000, 10_000
@@ -29,7 +29,7 @@ class Orientation:
 
 
 def mastering_display(data: bytes) -> tuple[int, ...] | None:
-    """Return x, y of green, blue, red, white in 1/50000, and the most and the least nits in 1/10000."""
+    """Return x and y of green, blue, red and white in 1/50000, then peak and black level in 1/10000 nit."""
     numbers = _unpacked(_MASTERING_DISPLAY, data)
     if numbers is None or not numbers[20] or not numbers[21] or not all(numbers[1:20:2]):
         return None
@@ -55,7 +55,7 @@ def content_light(data: bytes) -> tuple[int, int] | None:
 
 
 def orientation(data: bytes) -> Orientation | None:
-    """Return what a display matrix does, in the way of ffmpeg's own rotation filters."""
+    """Return the orientation that a display matrix describes, computed as in ffmpeg's rotation filters."""
     matrix = _unpacked(_DISPLAY_MATRIX, data)
     if matrix is None:
         return None

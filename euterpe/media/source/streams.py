@@ -3,8 +3,11 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 
+import av
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.stream import Disposition, Stream
@@ -16,11 +19,12 @@ from euterpe.media.source.media_info import LANGUAGE, LONGEST_TITLE, MOST_CHAPTE
 from euterpe.media.source.pictures import header_colour, is_dolby_vision
 from euterpe.media.source.times import has_coarse_clock
 
+_HEADER_FIRST = {"movflags": "empty_moov"}
 _NO_LANGUAGE = ("und", "unk", "mis")  # undetermined, unknown, without a code
 
 
 def describe(stream: Stream) -> StreamInfo:
-    """Return what the headers tell of a stream. A value that has no valid form is left out."""
+    """Return the facts of a stream that the headers declare. Leave out a value of invalid form."""
     context = stream.codec_context
     tags = stream.metadata
     found = StreamInfo(
@@ -43,7 +47,7 @@ def describe(stream: Stream) -> StreamInfo:
             found,
             bit_rate=_bit_rate(stream.codec_context.bit_rate, tags),
             channels=layout.nb_channels,
-            # Without a known order of the channels, the name is only their number.
+            # If the order of the channels is unknown, the name only counts them ("6 channels").
             layout=None if layout.name.endswith(" channels") else _label(layout.name),
             sample_rate=stream.codec_context.sample_rate,
         )
@@ -51,10 +55,10 @@ def describe(stream: Stream) -> StreamInfo:
 
 
 def chapters(container: InputContainer) -> Iterator[Chapter]:
-    """Yield the first chapters, without those whose times make no sense."""
+    """Yield the first chapters. Leave out chapters with invalid times."""
     try:
         found = container.chapters()
-    except MemoryError:  # PyAV needs almost 1 KB for a chapter, which takes 20 bytes of a file
+    except MemoryError:  # a chapter takes 20 bytes of a file, but almost 1 KB in PyAV
         return
     for chapter in found[:MOST_CHAPTERS]:
         tick = chapter["time_base"] or 0
@@ -72,7 +76,7 @@ def title(text: str) -> str | None:
 
 
 def positive_seconds(seconds: float) -> float | None:
-    """Return a duration, or None if it is not one."""
+    """Return a duration, or None if it is not positive or too long."""
     return round(seconds, 6) if 0 < seconds < LONGEST_SECONDS else None
 
 
@@ -89,8 +93,33 @@ def _with_video(found: StreamInfo, stream: VideoStream) -> StreamInfo:
         pixel_format=context.pix_fmt,
         bit_depth=_bit_depth(context.format),
         colour=header_colour(stream),
+        has_crop=_has_crop(stream),
+        has_alpha=_has_alpha(stream),
         dolby_vision=is_dolby_vision(stream),
     )
+
+
+def _has_crop(stream: VideoStream) -> bool:
+    """Return whether the container crops the pictures, as the box `clap` of MP4 and elements of Matroska do.
+
+    PyAV does not report the crop. So write the header of an MP4 file for this stream, and look for the box.
+    """
+    written = BytesIO()
+    # If MP4 does not support the codec, the stream is never copied, so the result does not matter.
+    with (
+        suppress(av.FFmpegError, ValueError),
+        av.open(written, "w", format="mp4", options=_HEADER_FIRST) as header,
+    ):
+        header.add_stream_from_template(stream)
+        header.start_encoding()
+    return b"clap" in written.getvalue()
+
+
+def _has_alpha(stream: VideoStream) -> bool:
+    """Return whether the pictures are transparent. In WebM, a tag says so, because decoders ignore alpha."""
+    pixels = stream.codec_context.format
+    is_tagged = "1" in (stream.metadata.get("alpha_mode"), stream.metadata.get("ALPHA_MODE"))
+    return is_tagged or (pixels is not None and any(one.is_alpha for one in pixels.components))
 
 
 def _bit_depth(pixels: VideoFormat | None) -> int | None:
@@ -118,14 +147,17 @@ def _declared_seconds(stream: Stream) -> float | None:
 
 
 def _bit_rate(declared: int | None, tags: Mapping[str, str]) -> int | None:
-    """Return bits per second, in Matroska from the tag of its statistics."""
+    """Return bits per second. In Matroska, read them from the statistics tag."""
     tag = tags.get("BPS", "")
     rate = declared or (int(tag) if re.fullmatch("[0-9]{1,10}", tag) else 0)
     return rate if 0 < rate <= MOST else None
 
 
 def _language(tag: str) -> str | None:
-    """Return the code in lower case. MPEG-TS may have several, separated by commas: take the first."""
+    """Return the code in lower case.
+
+    Take the first if there are several (MPEG-TS separates them by commas).
+    """
     code = tag[:100].partition(",")[0].strip().lower()
     return code if re.fullmatch(LANGUAGE, code) and code not in _NO_LANGUAGE else None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import av
 from av.container import InputContainer
@@ -13,29 +13,33 @@ from av.packet import Packet
 from av.stream import Discard, Stream
 from av.subtitles.stream import SubtitleStream
 from av.subtitles.subtitle import AssSubtitle
+from av.video.stream import VideoStream
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox.child_results import LONGEST_SECONDS
+from euterpe.media.source.captions import CAPTION_DECODER, CaptionReader
 from euterpe.media.source.cues import MOST_CUES, MOST_TRACK_BYTES, plain_text
 from euterpe.media.source.packets import demuxed
 from euterpe.media.source.probe import open_source
 from euterpe.media.whitelist import TEXT_DECODERS
 
-# A cue without an end is shown until the next one, and at most for this long.
+# A cue without an end is shown until the next cue, but at most for this long.
 _ENDLESS_MS = 5_000
-# ffmpeg takes minutes for a text of 10 MB. mov_text has 64 KiB of text at the most, and then its styles.
+# The longest packet that is decoded, because ffmpeg takes minutes for a text of 10 MB. A packet of mov_text
+# has at most 64 KiB of text, followed by styles.
 _LONGEST_PACKET = 80 << 10
 _OVERHEAD = 40  # bytes of JSON for the times of a cue
 
 
 def subtitles(fd: int, streams: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the cues of these subtitle streams, with times in milliseconds of the container's time.
+    """Return the cues of these streams, with times in milliseconds of container time.
 
-    Raise `MediaError` if one of the streams is not text, or has too many cues.
+    The cues of a video stream are its closed captions. Raise `MediaError` if a stream has no text or too many
+    cues.
     """
     with open_source(fd) as container:
-        readers = {index: _TrackReader(_text_stream(container, index)) for index in streams}
+        readers = {index: _reader(container, index) for index in streams}
         for other in container.streams:
             if other.index not in readers:
                 other.discard = Discard.all  # some demuxers then do not read its packets at all
@@ -45,11 +49,20 @@ def subtitles(fd: int, streams: Sequence[int]) -> list[dict[str, Any]]:
         return [{"stream": index, "cues": reader.cues()} for index, reader in readers.items()]
 
 
-def _text_stream(container: InputContainer, index: int) -> SubtitleStream:
+def _reader(container: InputContainer, index: int) -> "_TrackReader":
     stream = next((one for one in container.streams if one.index == index), None)
+    if isinstance(stream, VideoStream):
+        return _TrackReader(stream, CaptionReader(stream))
+    text = _text_stream(stream, index)
+    is_captions = text.codec_context.name == CAPTION_DECODER
+    return _TrackReader(text, CaptionReader(text) if is_captions else None)
+
+
+def _text_stream(stream: Stream | None, index: int) -> SubtitleStream:
     if not isinstance(stream, SubtitleStream) or not stream.time_base:
         raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"stream {index} of the source has no subtitles")
-    # PyAV opens any decoder: the list of the demuxer's options does not apply here.
+    # Check the decoder here, because PyAV opens any decoder: the allow list in the demuxer options does not
+    # apply to it.
     if stream.codec_context is None or stream.codec_context.name not in TEXT_DECODERS:
         raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"the subtitles of stream {index} are not text")
     return stream
@@ -57,12 +70,16 @@ def _text_stream(container: InputContainer, index: int) -> SubtitleStream:
 
 @dataclass
 class _TrackReader:
-    stream: SubtitleStream
+    stream: Stream
+    _captions: CaptionReader | None = None
     _found: dict[tuple[int, int | None, str], None] = field(default_factory=dict)
     _bytes: int = 0
 
     def take(self, packet: "Packet[Stream]") -> None:
-        """Decode a packet. A packet that is damaged has no cues."""
+        """Decode a packet and keep its cues. A damaged packet has no cues."""
+        if self._captions is not None:
+            self._captions.take(packet)
+            return
         start = self._milliseconds(packet.pts)
         if start is None or not packet.size:
             return
@@ -77,6 +94,9 @@ class _TrackReader:
 
     def cues(self) -> list[tuple[int, int, str]]:
         """Return the cues in the order of the file."""
+        for start, end, text in self._captions.cues() if self._captions else ():
+            if abs(start) < LONGEST_SECONDS and abs(end) < LONGEST_SECONDS:
+                self._add(round(start * 1000), round(end * 1000), text)
         starts = sorted({start for start, _, _ in self._found})
         after = dict(pairwise(starts))
         return [
@@ -89,7 +109,7 @@ class _TrackReader:
         ]
 
     def _texts(self, packet: "Packet[Stream]") -> Iterator[str]:
-        context = self.stream.codec_context
+        context = cast("SubtitleStream", self.stream).codec_context
         has_comments = context.codec.canonical_name == "ass"
         for one in context.decode2(_readable(packet, context.name)) or ():
             if isinstance(one, AssSubtitle) and (text := plain_text(one.ass, has_comments=has_comments)):
@@ -99,7 +119,7 @@ class _TrackReader:
         cue = (start, end, text)
         if cue in self._found or (
             end is not None and end <= start
-        ):  # ASS draws shadows as a text of their own
+        ):  # ASS files draw shadows as separate texts
             return
         self._found[cue] = None
         self._bytes += len(json.dumps(text)) + _OVERHEAD
@@ -118,7 +138,7 @@ class _TrackReader:
 
 
 def _readable(packet: "Packet[Stream]", decoder: str) -> "Packet[Stream]":
-    """Return a packet that the decoder can read: a long text is cut, and what is not UTF-8 is replaced."""
-    if decoder == "mov_text":  # not a text, but a text with its length and styles
+    """Return a packet that the decoder can read: cut a long text, and replace bytes that are not UTF-8."""
+    if decoder == "mov_text":  # its packets are binary: they also have the length of the text, and styles
         return Packet(bytes(packet)[:_LONGEST_PACKET])
     return Packet(bytes(packet)[:_LONGEST_PACKET].decode("utf-8", "replace").encode())

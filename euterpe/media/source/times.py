@@ -1,5 +1,6 @@
 """The first and last times and the keyframes of a source's streams, collected from packets."""
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -11,38 +12,44 @@ from av.stream import Disposition, Stream
 from av.video.stream import VideoStream
 
 from euterpe.media.sandbox.child_results import LONGEST_SECONDS
+from euterpe.media.source.media_info import BUSIEST_S
 
 # The mean interval of keyframes is taken from at most this many pictures of an index.
 _MOST_INDEX_ENTRIES = 5_000
-# A normal media clock ticks at least a thousand times a second. If one tick is this long or longer, durations
-# in the headers and edit lists cannot be trusted: when the clock of an MP4 ticks once a second, its edit
-# lists are rounded to the ticks of another clock. The headers of a film of 35,840 s gave a duration of 4 s.
+# A normal media clock ticks at least a thousand times a second. If a tick is this long or longer, the edit
+# lists and the durations in the headers cannot be trusted. For example, if the clock of an MP4 track ticks
+# once a second, its edit list is rounded to the ticks of another clock. The headers of a film of 35,840 s
+# gave a duration of 4 s.
 _COARSE_TICK_S = 0.1
-# The distance of two packets that ffmpeg takes for a jump in time, where the format may have jumps. It joins
-# the parts.
+# In formats whose times may jump, ffmpeg treats a distance between two packets beyond these limits as a jump,
+# and removes the jump from the times.
 _BACKWARD_JUMP_S, _FORWARD_JUMP_S = 0.1, 10.0
-# No packet of sound is longer. After a seek to the last page of an Ogg file, libavformat gives a packet a
-# duration of almost 2**32 samples.
+# A longer packet of sound is an error: after a seek to the last page of an Ogg file, libavformat gives a
+# packet a duration of almost 2**32 samples.
 _LONGEST_SOUND_S = 60.0
-# The first picture of a film that an edit list begins in the middle is among this many packets.
+# The longest delay of a usual encoder, which is HE-AAC at 22.05 kHz.
+_LONGEST_DELAY_S = 0.15
+# If an edit list starts a film in the middle, its first picture is among this many packets.
 _MOST_REORDERED = 32
 
 
 @dataclass
 class StreamTimes:
-    """Times of one stream in seconds of the container, from the packets taken so far."""
+    """The times of one stream, in seconds of container time, from the packets read so far."""
 
     tick: tuple[int, int]  # numerator and denominator of the time base
     is_picture: bool
     may_jump: bool
     is_coarse: bool
-    usual_seconds: float = 0.0  # the duration of a packet that does not tell its own
+    usual_seconds: float = 0.0  # the assumed duration of a packet that declares no duration
     sample_rate: int = 0
     first: float | None = None
     end: float | None = None
     latest: float | None = None  # the start of the picture or sound that is presented last
     has_jumped: bool = False
-    is_doubtful: bool = False  # a duration makes no sense
+    is_doubtful: bool = False  # a packet has an impossible duration
+    starts_with_keyframe: bool = False
+    has_edits: bool = False  # an edit list removes packets, or a large part of a packet
     keyframe_gaps: list[float] = field(default_factory=list)
     _packets: int = 0
     _is_edited: bool = False
@@ -50,12 +57,15 @@ class StreamTimes:
     _longest: int = 0
     _last: float | None = None
     _last_keyframe: float | None = None
+    _recent: deque[float] = field(default_factory=deque)
+    _busiest: int = 0
 
     def take(self, packet: "Packet[Stream]") -> None:
         at = packet.pts if packet.pts is not None else packet.dts
         if at is None:
             return
-        # An edit list has removed this picture. Sound that it has removed is counted as skipped samples.
+        self._note_edit(packet)
+        # Leave out pictures that an edit list removes. `_skipped_seconds` subtracts the removed sound.
         is_removed = packet.is_discard and not self.is_coarse
         if is_removed and self.is_picture:
             self._is_edited = True
@@ -74,11 +84,20 @@ class StreamTimes:
 
     @property
     def joined_seconds(self) -> float:
-        """Return the duration without the jumps."""
+        """Return the duration without the jumps in time."""
         return self._elapsed + self.seconds(self._longest)
 
     def seconds(self, ticks: int) -> float:
         return ticks * self.tick[0] / self.tick[1]
+
+    def _note_edit(self, packet: "Packet[Stream]") -> None:
+        if self.first is None:
+            self.starts_with_keyframe = bool(packet.is_keyframe)
+        # Discarded packets before the first sound that is presented are the delay of the audio encoder, which
+        # containers also remove with an edit list.
+        is_delay = not self.is_picture and self.end is None
+        self.has_edits |= bool(packet.is_discard) and not is_delay
+        self.has_edits |= is_delay and self._skipped_seconds(packet) > _LONGEST_DELAY_S
 
     def _take_first(self, packet: "Packet[Stream]", start: float) -> None:
         self._packets += 1
@@ -86,13 +105,15 @@ class StreamTimes:
             self.first = 0.0
         elif self.first is None:
             self.first = start + self._skipped_seconds(packet)
-        # Pictures that are shown before their keyframe can be decoded after an edit, but not at the
-        # beginning of a stream.
+        # A picture that is shown before its keyframe cannot be decoded at the beginning of a stream. After a
+        # removed part it can.
         elif self._is_edited and self._packets <= _MOST_REORDERED:
             self.first = min(self.first, start)
 
     def _take_distance(self, decoded: float) -> None:
-        """Add the distance from the last packet, in the order of decoding."""
+        """Add the distance from the previous packet in decoding order."""
+        if self.is_picture and not self.is_coarse:
+            self._take_rate(decoded)
         distance = 0.0 if self._last is None else decoded - self._last
         self._last = decoded
         if self.may_jump and not -_BACKWARD_JUMP_S <= distance <= _FORWARD_JUMP_S:
@@ -101,18 +122,33 @@ class StreamTimes:
             distance = self.seconds(self._longest)
         self._elapsed += distance
 
+    def _take_rate(self, decoded: float) -> None:
+        """Count the pictures of the last `BUSIEST_S`, by the times at which they are decoded."""
+        recent = self._recent
+        if recent and decoded < recent[-1]:  # a jump
+            recent.clear()
+        recent.append(decoded)
+        while recent[-1] - recent[0] > BUSIEST_S:
+            recent.popleft()
+        self._busiest = max(self._busiest, len(recent) - 1)
+
+    @property
+    def busiest_fps(self) -> float | None:
+        """Return the pictures per second in the busiest `BUSIEST_S`, or None if there are none."""
+        return round(self._busiest / BUSIEST_S, 3) if self._busiest else None
+
     def _end_of(self, packet: "Packet[Stream]", start: float) -> float:
         duration = packet.duration or 0
         if not self.is_picture and self.seconds(duration) > _LONGEST_SOUND_S and not self.is_coarse:
             self.is_doubtful, duration = True, 0
-        # Some demuxers have already shortened the last packet by its padding.
+        # Some demuxers have already subtracted the padding from the duration of the last packet.
         is_shortened = duration < self._longest
         self._longest = max(self._longest, duration)
         padding = 0.0 if is_shortened else self._skipped_seconds(packet, at_end=True)
         return start + (self.seconds(duration) or self.usual_seconds) - padding
 
     def _skipped_seconds(self, packet: "Packet[Stream]", *, at_end: bool = False) -> float:
-        """Return the encoder's delay or padding, which decoders drop from the two ends of sound."""
+        """Return the encoder's delay, or its padding if `at_end`. Decoders drop both from a sound track."""
         if not self.sample_rate or self.is_coarse or not packet.has_sidedata("skip_samples"):
             return 0.0
         samples: tuple[int, int] = unpack_from("<2I", bytes(packet.get_sidedata("skip_samples")))
@@ -125,8 +161,8 @@ class Times:
     def __init__(self, streams: Iterable[Stream], *, may_jump: bool) -> None:
         self.streams = {stream.index: stream for stream in streams if _is_timed(stream)}
         self.of = {index: _no_times(stream, may_jump) for index, stream in self.streams.items()}
-        self.ends: dict[int, float] = {}  # of the streams whose last packet was taken
-        self.is_whole = False  # every packet of the file was taken
+        self.ends: dict[int, float] = {}  # the ends of the streams whose last packet was read
+        self.is_whole = False  # every packet of the file was read
 
     def take(self, packet: "Packet[Stream]") -> None:
         if (times := self.of.get(packet.stream_index)) is not None:
@@ -137,20 +173,25 @@ class Times:
         return all(times.first is not None for times in self.of.values())
 
     def end(self) -> None:
-        """Note that the last packet of the file was taken."""
+        """Record that the last packet of the file was read."""
         self.ends = {
             index: times.end
             for index, times in self.of.items()
             if times.end is not None and not times.is_doubtful
         }
 
+    def forget_end(self) -> None:
+        """Record that the file continues after the last packet that was read."""
+        self.is_whole, self.ends = False, {}
+
     def adopt_ends(self, tail: "Times") -> None:
-        """Take over the ends from the times of the last part of the file."""
+        """Merge the ends that were found by reading only the last part of the file."""
         for index, end in tail.ends.items():
             seen = self.of[index]
             earlier = end if seen.end is None else seen.end
             seen.has_jumped |= tail.of[index].has_jumped or (seen.may_jump and end < earlier)
             self.ends[index] = max(end, earlier, self.ends.get(index, end))
+            seen.has_edits |= tail.of[index].has_edits
             latest = (seen.latest, tail.of[index].latest)
             seen.latest = max((one for one in latest if one is not None), default=None)
 

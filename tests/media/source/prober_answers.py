@@ -1,4 +1,4 @@
-"""A valid answer of the prober, and what must happen to an invalid one."""
+"""A valid answer of the probe, and a check that an invalid answer is refused."""
 
 from typing import Any
 
@@ -29,6 +29,7 @@ STREAM: dict[str, Any] = {
     "is_flipped": False,
     "pixel_aspect": 1.0,
     "fps": 25.0,
+    "busiest_fps": 25.0,
     "pixel_format": "yuv420p",
     "bit_depth": 8,
     "colour": {"primaries": 1, "transfer": 1, "matrix": 1, "full_range": False},
@@ -38,7 +39,11 @@ STREAM: dict[str, Any] = {
     "content_light": None,
     "has_captions": False,
     "dolby_vision": False,
+    "has_alpha": False,
     "keyframe_interval": None,
+    "has_crop": False,
+    "starts_with_keyframe": True,
+    "has_edits": False,
     "channels": None,
     "layout": None,
     "sample_rate": None,

@@ -1,4 +1,4 @@
-"""Probe a clip in the process of the test, with bounds of its own."""
+"""Probe a clip in the process of the test, with given bounds."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from euterpe.media.source.media_info import MediaInfo
 from euterpe.media.source.packets import DEFAULT_BOUNDS, Bounds, Budget
 from euterpe.media.source.probe import probe
 
-# No file is small enough to be read as a whole.
+# With these bounds, no file is small enough to be read as a whole.
 BOTH_ENDS = Bounds(whole=Budget(0, 0))
 
 

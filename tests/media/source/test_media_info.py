@@ -1,4 +1,4 @@
-"""Tests that an invalid answer of a compromised prober reaches no plan, argument or document."""
+"""Tests that an invalid answer of a compromised probe reaches no plan, argument or document."""
 
 import dataclasses
 from pathlib import Path
@@ -33,11 +33,11 @@ WORDS = ("codec", "pixel_format", "kind")
 LABELS = ("profile", "layout", "language")
 LINES = ("title",)
 INTEGERS = ("index", "width", "height", "rotation", "bit_rate", "bit_depth", "channels", "sample_rate")
-NUMBERS = ("duration_seconds", "declared_seconds", "pixel_aspect", "fps", "keyframe_interval")
+NUMBERS = ("duration_seconds", "declared_seconds", "pixel_aspect", "fps", "busiest_fps", "keyframe_interval")
 TIMES = ("first_seconds", "end_seconds", "latest_seconds")
 FLAGS = (
     *("interlaced", "top_field_first", "is_default", "is_forced", "is_flipped"),
-    *("has_captions", "dolby_vision"),
+    *("has_captions", "has_crop", "has_alpha", "dolby_vision", "starts_with_keyframe", "has_edits"),
 )
 PARTS = ("colour", "mastering_display", "content_light")
 INVALID_STREAMS: list[Any] = [None, 7, "ab", {}, {"0": STREAM}, [[]], [None]]
@@ -198,7 +198,10 @@ def test_whatever_is_taken_can_be_shown_and_planned_or_is_refused_for_good(
 
 
 def test_an_invalid_probe_answer_is_the_fault_of_its_source(tmp_path: Path) -> None:
-    """A height of 10**15 once exhausted the worker's memory, and an index with a NUL broke its sandbox."""
+    """In an earlier version, a height of 10**15 exhausted the worker's memory.
+
+    An index with a NUL broke the worker's sandbox.
+    """
     (source := tmp_path / "source").write_bytes(b"source")
     for changes in ({"width": [0], "height": 400_000_000}, {"index": "0\0"}):
         with pytest.raises(MediaError) as refused:

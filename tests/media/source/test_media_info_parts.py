@@ -1,4 +1,4 @@
-"""Tests of the values with several parts in a prober's answer: labels, colour, HDR, chapters, keyframes."""
+"""Tests of the values with several parts in a probe's answer: labels, colour, HDR, chapters, keyframes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of what is read from decoded pictures: field order, orientation, colour, HDR, captions."""
+"""Tests of the facts in decoded pictures: field order, orientation, colour, HDR, captions."""
 
 import re
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_the_field_that_is_shown_first_is_known(
     [
         ("-display_rotation 90", (90, False)),
         ("-display_rotation 45", (45, False)),
-        ("-display_hflip", (180, True)),  # ffmpeg's own reading: half a turn, and upside down
+        ("-display_hflip", (180, True)),  # ffmpeg reads a turn by 180 degrees and a vertical flip
         ("-display_vflip", (0, True)),
         ("-display_rotation 90 -display_hflip", (90, True)),
     ],
@@ -148,7 +148,7 @@ def test_captions_inside_the_pictures_are_noticed(clips: Clips, sandbox: Sandbox
     film = clips.encoded("plain.h264", f"{_pictures()} {_X264} -x264-params slices=1:sliced-threads=0")
     captions = b"\xb5\x00\x31GA94\x03\x41\xff\xfc\x94\x20\xff"  # CEA-608, in a message of ITU-T T.35
     message = b"\0\0\x01\x06\x04" + bytes([len(captions)]) + captions + b"\x80"
-    first_bytes = rb"\0\0\x01[\x65\x41\x61\x01\x21]"  # of the slice of each picture
+    first_bytes = rb"\0\0\x01[\x65\x41\x61\x01\x21]"  # the beginning of the slice of each picture
     raw = tmp_path / "captions.h264"
     raw.write_bytes(re.sub(first_bytes, lambda begin: message + begin[0], film.read_bytes()))
     assert video_of(sandbox, turned(clips, raw)).has_captions is True
@@ -156,7 +156,7 @@ def test_captions_inside_the_pictures_are_noticed(clips: Clips, sandbox: Sandbox
 
 
 def test_side_data_of_an_unknown_type_does_no_harm(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
-    """PyAV 18 refuses all side data of a picture that has EXIF."""
+    """PyAV 18 fails to read any side data of a picture that has EXIF."""
     film = clips.encoded("plain.mjpeg", f"{_pictures()} -pix_fmt yuvj420p -c:v mjpeg -f mjpeg")
     width = b"\x01\x00\x00\x03\x00\x00\x00\x01\x00\xa0\x00\x00"  # the only entry of the directory
     exif = b"Exif\0\0MM\0*\x00\x00\x00\x08\x00\x01" + width + bytes(4)

@@ -1,4 +1,4 @@
-"""Tests that durations come from packets: the headers of a container may say something else."""
+"""Tests that durations come from packets, because the headers of a container may be wrong."""
 
 from collections.abc import Callable
 from functools import partial

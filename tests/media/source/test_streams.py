@@ -1,4 +1,4 @@
-"""Tests of what headers and tags tell: languages, titles, dispositions, layouts, profiles, chapters."""
+"""Tests of the facts in headers and tags: languages, titles, dispositions, layouts, profiles, chapters."""
 
 import unicodedata
 from pathlib import Path
@@ -54,6 +54,26 @@ def test_languages_titles_and_dispositions_are_read(
     ]
     assert info.audio is info.streams[2]
     assert [one["language"] for one in info.document()["streams"]] == [None, "eng", "ger", "fre"]
+
+
+@pytest.mark.parametrize(
+    ("name", "coded", "has_alpha"),
+    [
+        ("film.mov", "-c:v qtrle -pix_fmt argb", True),
+        ("film.mov", "-c:v prores_ks -profile:v 4444 -pix_fmt yuva444p10le", True),
+        ("film.webm", "-c:v libvpx-vp9 -deadline realtime -pix_fmt yuva420p", True),
+        ("film.mov", "-c:v qtrle -pix_fmt rgb24", False),
+        ("film.mp4", _X264, False),
+    ],
+)
+def test_transparency_is_read(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, name: str, coded: str, *, has_alpha: bool
+) -> None:
+    path = tmp_path / name
+    clips.encode(f"-f lavfi -i color=red@0.5:s=64x48:d=0.2,format=rgba {coded}", path)
+    video = probe(sandbox, path).video
+    assert video is not None
+    assert video.has_alpha is has_alpha
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,8 @@ def test_several_tracks_are_read_in_one_pass(sandbox: Sandbox, sources: Sources,
         assert file.tell() == 0
 
 
-@pytest.mark.parametrize("index", [0, 7])
-def test_a_stream_without_subtitles_is_refused(sandbox: Sandbox, sources: Sources, index: int) -> None:
-    assert "no subtitles" in refusal(sandbox, subtitled(sources, "srt"), index)
+def test_a_stream_that_is_missing_is_refused(sandbox: Sandbox, sources: Sources) -> None:
+    assert "no subtitles" in refusal(sandbox, subtitled(sources, "srt"), 7)
 
 
 def test_subtitles_that_are_pictures_are_refused(sandbox: Sandbox, sources: Sources, tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_subtitles_that_are_pictures_are_refused(sandbox: Sandbox, sources: Sour
 
 
 def with_pictures(film: Path, path: Path) -> None:
-    """Add a stream whose codec is that of Blu-ray discs."""
+    """Add a subtitle stream with the picture codec of Blu-ray discs."""
     text = path.with_suffix(".srt")
     text.write_text("1\n00:00:00,100 --> 00:00:00,900\nx\n")
     ffmpeg(f"-i {film} -i {text} -map 0 -map 1 -c:v copy -c:s srt {path}")

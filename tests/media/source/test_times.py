@@ -1,4 +1,4 @@
-"""Tests of the first and last times of streams, and of durations, against what was encoded."""
+"""Tests of the first and last times of streams, and of durations, compared with the encoded media."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ def film_with_sound(clips: Clips, name: str, options: str = "") -> Path:
 
 @pytest.mark.parametrize("container", ["mp4", "mkv", "flv", "ts"])
 def test_a_variable_frame_rate_is_as_long_as_its_pictures(clips: Clips, container: str) -> None:
-    """The headers of the MP4 declare 1.75 s, because they add up what the decoder waits between pictures."""
+    """The headers of the MP4 declare 1.75 s, which is the sum of the differences between decode times."""
     path = clips.encoded(
         f"variable.{container}",
         f"{_film(2, 60)} -vf select='lt(t,1)+not(mod(n,6))' -fps_mode vfr {_X264}",
@@ -72,7 +72,7 @@ def test_late_sound_begins_late(clips: Clips) -> None:
 
 
 def test_pictures_that_an_edit_list_removes_do_not_count(clips: Clips, tmp_path: Path) -> None:
-    """The cut is 0.5 s after a keyframe, so the file has 12 pictures that nobody sees."""
+    """The cut is 0.5 s after a keyframe, so the file has 12 pictures that players do not show."""
     path = tmp_path / "cut.mp4"
     clips.encode(f"-ss 1.5 -i {film_with_sound(clips, 'film.mp4')} -c copy", path)
     info = probed(path)
@@ -83,7 +83,7 @@ def test_pictures_that_an_edit_list_removes_do_not_count(clips: Clips, tmp_path:
 
 @pytest.mark.parametrize("offset", [0, 10, 50_000, 95_300, 95_440])
 def test_a_transport_stream_is_as_long_at_any_time(clips: Clips, offset: int) -> None:
-    """The clock of 33 bits begins again after 95,443.7 s, in the last case in the middle of the film."""
+    """The clock of 33 bits wraps after 95,443.7 s. In the last case it wraps in the middle of the film."""
     info = probed(film_with_sound(clips, f"film-{offset}.ts", f"-output_ts_offset {offset}"))
     assert info.video is not None
     assert info.audio is not None
@@ -99,7 +99,7 @@ def test_a_transport_stream_is_as_long_at_any_time(clips: Clips, offset: int) ->
 def test_a_transport_stream_that_was_joined_is_as_long_as_its_parts(
     clips: Clips, tmp_path: Path, offsets: tuple[int, int]
 ) -> None:
-    """The container's duration is 4 s or half a day."""
+    """ffmpeg computes a duration of 4 s or of half a day for the container."""
     parts = [film_with_sound(clips, f"film-{offset}.ts", f"-output_ts_offset {offset}") for offset in offsets]
     (joined := tmp_path / "joined.ts").write_bytes(b"".join(part.read_bytes() for part in parts))
     info = probed(joined)
