@@ -1,1 +1,1 @@
-"""Decide how outputs are made from a source, as frozen data. No I/O."""
+"""Decide how outputs are made from a source. A plan is frozen data, and planning does no I/O."""

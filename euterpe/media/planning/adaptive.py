@@ -1,18 +1,20 @@
-"""Plan HLS and DASH: a rendition for each rung and each sound track, over the same segments."""
+"""Plan HLS and DASH: one rendition for each rung and each sound track. HLS and DASH share the segments."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from euterpe.domain.outputs import AdaptiveOutput, DashOutput, HlsOutput
 from euterpe.media.planning.builder import CommandBuilder
 from euterpe.media.planning.ladder import Step, steps
 from euterpe.media.planning.picture import shown_fps, shown_size
+from euterpe.media.planning.quality import wanted_quality
 from euterpe.media.planning.rates import most_kbps
 from euterpe.media.planning.sound import Chosen
 from euterpe.media.planning.subtitles import subtitle_name, subtitle_track
 from euterpe.media.planning.tracks import Material, VideoSettings, add_picture, add_sounds, add_video
-from euterpe.media.planning.tree import MuxedTrack, Package, PlanWarning, Rendition
+from euterpe.media.planning.tree import MuxedTrack, Package, PlanWarning, Rendition, SegmentEncryption
+from euterpe.media.planning.watermark import ChosenWatermark
 from euterpe.media.source.media_info import StreamInfo
 
 Segmented = HlsOutput | DashOutput | AdaptiveOutput
@@ -33,13 +35,16 @@ def add_adaptive(
     subtitles: Sequence[StreamInfo] = (),
 ) -> AdaptivePlan:
     """Add the renditions of an output, and return how to package them."""
-    settings = _settings(output)
-    shown = shown_size(video, output.crop)
+    settings = _settings(output, material.watermark)
+    shown = shown_size(video, output.crop, output.rotate)
     rungs, warnings = steps(output.video.ladder, shown, output.video.codec, output.name)
     picture = add_picture(builder, video, material, settings)
     end = material.timeline.least_end_of(video)
     pictures = [
-        (f"{step.size.short}p", add_video(builder, video, picture, step.size, _of_rung(output, step, video)))
+        (
+            f"{step.size.short}p",
+            add_video(builder, video, picture, step.size, _of_rung(settings, step, video)),
+        )
         for step in rungs
     ]
     sounds = zip(material.sounds, add_sounds(builder, material), strict=True)
@@ -60,38 +65,43 @@ def add_adaptive(
             subtitle_track(stream, name, material.timeline)
             for name, stream in _names([(subtitle_name(one), one) for one in subtitles])
         ),
+        encryption=_encryption(output),
     )
     return AdaptivePlan(package, warnings)
 
 
-def _settings(output: Segmented) -> VideoSettings:
+def _encryption(output: Segmented) -> SegmentEncryption | None:
+    """Return the settings of the encryption, without the key: a plan never contains a key."""
+    given = output.encryption
+    return None if given is None else SegmentEncryption(given.key_url, given.iv)
+
+
+def _settings(output: Segmented, watermark: ChosenWatermark | None) -> VideoSettings:
     video = output.video
     return VideoSettings(
         codec=video.codec,
         fps=video.fps,
         hdr=video.hdr,
         crop=output.crop,
+        turn=output.rotate,
         pad=output.pad,
         grid_seconds=output.segment_seconds,
         output=output.name,
+        watermark=watermark,
+        quality=wanted_quality(output, video),
     )
 
 
-def _of_rung(output: Segmented, step: Step, video: StreamInfo) -> VideoSettings:
-    base, rung = _settings(output), step.rung
+def _of_rung(base: VideoSettings, step: Step, video: StreamInfo) -> VideoSettings:
+    rung = step.rung
     cap = most_kbps(step.size, shown_fps(video, base.fps), base.codec)
-    is_capped_quality = rung.crf is not None or rung.bitrate_kbps is None
-    return VideoSettings(
-        codec=base.codec,
+    has_quality = rung.crf is not None or base.quality.target is not None
+    is_capped_quality = has_quality or rung.bitrate_kbps is None
+    return replace(
+        base,
         crf=rung.crf,
         kbps=None if is_capped_quality else rung.bitrate_kbps,
         most_kbps=rung.bitrate_kbps or cap if is_capped_quality else round(1.5 * (rung.bitrate_kbps or cap)),
-        fps=base.fps,
-        hdr=base.hdr,
-        crop=base.crop,
-        pad=base.pad,
-        grid_seconds=base.grid_seconds,
-        output=base.output,
     )
 
 

@@ -1,29 +1,41 @@
-"""Turn a command of a plan into the arguments of ffmpeg. Only numbers and names from closed lists get in."""
+"""Turn a command or a measurement of a plan into the arguments of ffmpeg.
+
+The arguments contain only numbers and names from closed lists.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from euterpe.domain.codecs import IMAGE_CODECS, PREVIEW_CODECS, Codec
+from euterpe.media.packaging.languages import code_in_mp4, code_in_quicktime
 from euterpe.media.planning.encoders import audio_arguments, video_arguments
-from euterpe.media.planning.filters import graph
+from euterpe.media.planning.filters import graph, metadata_graphs, video_label
+from euterpe.media.planning.quality import comparison_arguments
+from euterpe.media.planning.sound_filters import loudness_graph
+from euterpe.media.planning.text_inputs import TextInput, text_inputs
 from euterpe.media.planning.tree import (
     Command,
+    CopiedTrack,
     Discard,
     File,
     Input,
+    LoudnessMeasurement,
+    Measurement,
     MuxedTrack,
+    Muxer,
     Plan,
     Rendition,
+    SearchMeasurement,
     Still,
     StillFormat,
 )
-from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_BLOCK_BYTES
+from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_BLOCK_BYTES, PICTURE_DECODERS, PICTURE_OPTIONS
 
-# The file descriptors of the inputs in a sandboxed child: one for each, because two readers of one descriptor
-# would move each other's position.
+# The first file descriptor of the inputs in a sandboxed child. Each input has its own descriptor, because two
+# readers of one descriptor would move each other's position.
 FIRST_FD = 3
 
-_QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+warning")
+_QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel")
 # Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
 _BITEXACT = ("-fflags", "+bitexact", "-flags", "+bitexact")
 # The tags of a source may hold private data, such as places and device names, so no output inherits them.
@@ -31,14 +43,17 @@ _NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
 # ffmpeg queues packets until every stream has begun; the default limit of that queue is too small.
 _QUEUE = ("-max_muxing_queue_size", "4096")
 _FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
-_STILL_CODECS: Mapping[StillFormat, Codec] = {
+# Drop our empty samples of two bytes, which fill the times without text. ffmpeg's muxer adds its own empty
+# samples, and with both kinds it failed in a fragmented film ("Assertion next_dts >= 0").
+_WITHOUT_GAPS = "noise=drop=not(size-2)"
+STILL_CODECS: Mapping[StillFormat, Codec] = {
     "jpeg": IMAGE_CODECS["jpeg"],
     "webp": IMAGE_CODECS["webp"],
     "avif": IMAGE_CODECS["avif"],
     "animated_webp": PREVIEW_CODECS["webp"],
     "gif": PREVIEW_CODECS["gif"],
 }
-_STILL_MUXERS: Mapping[StillFormat, str] = {
+STILL_MUXERS: Mapping[StillFormat, str] = {
     "jpeg": "image2",
     "webp": "webp",
     "avif": "avif",
@@ -48,47 +63,102 @@ _STILL_MUXERS: Mapping[StillFormat, str] = {
 
 
 def arguments(plan: Plan, command: Command, ffmpeg: Path) -> tuple[str, ...]:
-    """Return the command line.
+    """Return the command line. Raise ValueError if a number of the command is not measured yet.
 
-    ffmpeg reads open files, accepts only the container of the source, and reports progress on stdout.
+    ffmpeg reads open files, accepts only the container that the plan names for each file, and reports
+    progress on stdout.
     """
-    pinned = {**DEMUXER_OPTIONS, "format_whitelist": plan.container, "f": plan.container}
-    options = tuple(word for name, value in pinned.items() for word in (f"-{name}", value))
     return (
-        *(str(ffmpeg), *_QUIET, "-xerror", "-max_alloc", str(MAX_BLOCK_BYTES)),
-        *("-progress", "pipe:1", "-stats_period", "0.5"),
+        *_opened(plan, command.inputs, ffmpeg, "level+warning"),
+        *(word for one in text_inputs(command) for word in _text_input(one)),
+        *(("-filter_complex", filters) if (filters := graph(command)) else ()),
+        *(word for one in metadata_graphs(command) for word in ("-filter_complex", one)),
+        *(word for place in range(len(command.products)) for word in _product(command, place)),
+        *comparison_arguments(command),
         *(
             word
-            for place, one in enumerate(command.inputs)
-            for word in (
-                *options,
-                *_input(one, plan.decoder_threads),
-                "-fd",
-                str(FIRST_FD + place),
-                "-i",
-                "fd:",
-            )
+            for place, stream in command.also_read
+            for word in _read_only(place, stream, command.inputs[place])
         ),
-        *("-filter_complex", graph(command)),
-        *(word for place in range(len(command.products)) for word in _product(command, place)),
-        *(word for one in command.also_read for word in _read_only(*one)),
     )
 
 
-def _read_only(place: int, stream: int) -> tuple[str, ...]:
-    """Return the arguments that read a stream and make nothing of it."""
-    return ("-map", f"{place}:{stream}", "-c", "copy", "-f", "null", "-")
+def _on_errors(plan: Plan) -> tuple[str, ...]:
+    """Return the arguments that make ffmpeg stop at the first error of the source, or ignore all errors."""
+    return ("-max_error_rate", "1") if plan.tolerates_damage else ("-xerror",)
+
+
+def measurement_arguments(plan: Plan, measurement: Measurement, ffmpeg: Path) -> tuple[str, ...]:
+    """Return the command line of a measurement, which writes its result to stderr or to files."""
+    match measurement:
+        case LoudnessMeasurement():
+            return (
+                *_opened(plan, measurement.inputs, ffmpeg, "level+info"),
+                *("-filter_complex", loudness_graph(measurement.sound, measurement.inputs[0])),
+                *("-map", "[a0]", "-f", "null", "-"),
+                *(
+                    word
+                    for place, stream in measurement.also_read
+                    for word in _read_only(place, stream, measurement.inputs[place])
+                ),
+            )
+        case SearchMeasurement():
+            return arguments(plan, measurement.command, ffmpeg)
+
+
+def _opened(plan: Plan, inputs: Sequence[Input], ffmpeg: Path, log_level: str) -> Iterator[str]:
+    """Yield the program, the global options, and the inputs."""
+    yield from (str(ffmpeg), *_QUIET, log_level, *_on_errors(plan), "-max_alloc", str(MAX_BLOCK_BYTES))
+    yield from ("-progress", "pipe:1", "-stats_period", "0.5")
+    for place, one in enumerate(inputs):
+        yield from (*_container(plan, one), *_input(one, plan.decoder_threads))
+        yield from ("-fd", str(FIRST_FD + place), "-i", "fd:")
+
+
+def _text_input(one: TextInput) -> tuple[str, ...]:
+    """Return the arguments that open a subtitle file, which this service has written."""
+    pinned = ("-protocol_whitelist", "file", "-format_whitelist", one.demuxer, "-f", one.demuxer)
+    return (*pinned, "-i", f"file:{one.path}")
+
+
+def _read_only(place: int, stream: int, source: Input) -> Iterator[str]:
+    """Yield the arguments that read a stream and write no file."""
+    yield from ("-map", f"{place}:{stream}", "-c", "copy")
+    if source.lead_in is not None and source.seconds is not None:
+        # A copied stream has no filter that stops it, so without `-t` ffmpeg would read to the end of the
+        # source.
+        yield from ("-t", f"{source.lead_in + source.seconds:.6f}")
+    yield from ("-f", "null", "-")
+
+
+def _container(plan: Plan, one: Input) -> Iterator[str]:
+    """Yield the options that allow one container, its decoders, and no protocol except the open file."""
+    if one.watermark is None:
+        pinned = {**DEMUXER_OPTIONS, "format_whitelist": plan.container, "f": plan.container}
+    else:
+        name = plan.watermarks[one.watermark].container
+        only = {"format_whitelist": name, "codec_whitelist": PICTURE_DECODERS[name], "f": name}
+        pinned = {**PICTURE_OPTIONS, **only}
+    yield from (word for name, value in pinned.items() for word in (f"-{name}", value))
 
 
 def _input(one: Input, threads: int) -> Iterator[str]:
-    yield from ("-threads", str(threads))
+    yield from ("-threads", str(threads if one.watermark is None else 1))
+    if one.watermark is None:
+        # The plan uses the size of the coded pictures, so a crop of the container is not applied.
+        yield from ("-apply_cropping", "codec")
+    if one.is_sample:
+        # Without this option, ffmpeg rebuilds the filters of all samples when the size of the pictures
+        # changes. It hung in this case.
+        yield from ("-reinit_filter", "0")
     if one.keyframes_only:
         yield from ("-skip_frame", "nokey")
-    if one.keeps_lead:
+    if one.keeps_lead or one.lead_in is not None:
         yield "-noaccurate_seek"
-    if one.start is not None:
-        yield from ("-ss", f"{one.start:.6f}")
-    if one.seconds is not None:
+    if one.seek is not None:
+        yield from ("-ss", f"{one.seek:.6f}")
+    # After a seek that is not exact, ffmpeg counts this time from the first packet.
+    if one.seconds is not None and one.lead_in is None:
         yield from ("-t", f"{one.seconds:.6f}")
 
 
@@ -96,8 +166,10 @@ def _product(command: Command, place: int) -> Iterator[str]:
     product = command.products[place]
     match product:
         case File():
-            yield from _tracks(command, product.tracks)
-            yield from (*_tags(product), *_labels(product.tracks), *_QUEUE, *_BITEXACT)
+            yield from (*_tracks(command, product.tracks), *_text_tracks(command, place))
+            yield from _tags(product, command.inputs[product.input])
+            yield from (*_labels(product.tracks, product.muxer), *_text_labels(product))
+            yield from (*_QUEUE, *_BITEXACT)
             yield from (*_muxer(product), "-y", f"file:{product.path}")
         case Rendition():
             yield from _tracks(command, (product.track,))
@@ -107,14 +179,19 @@ def _product(command: Command, place: int) -> Iterator[str]:
             yield from ("-map", f"[t{place}]", *_still(product))
         case Discard():
             video = command.videos[product.video]
-            yield from ("-map", f"[v{product.video}]", *video_arguments(video), "-f", "null", "-")
+            label = video_label(video, product.video)
+            yield from ("-map", label, *video_arguments(video), "-f", "null", "-")
 
 
 def _tracks(command: Command, tracks: Sequence[MuxedTrack]) -> Iterator[str]:
     sounds = 0
     for track in tracks:
-        if track.kind == "video":
-            yield from ("-map", f"[v{track.place}]", *video_arguments(command.videos[track.place]))
+        if track.is_copied:
+            yield from _copied(command.copies[track.place], sounds)
+            sounds += track.kind == "audio"
+        elif track.kind == "video":
+            video = command.videos[track.place]
+            yield from ("-map", video_label(video, track.place), *video_arguments(video))
         else:
             audio = command.audios[track.place]
             yield from ("-map", f"[a{track.place}]")
@@ -122,18 +199,59 @@ def _tracks(command: Command, tracks: Sequence[MuxedTrack]) -> Iterator[str]:
             sounds += 1
 
 
-def _tags(file: File) -> Iterator[str]:
+def _copied(track: CopiedTrack, place: int) -> Iterator[str]:
+    """Yield the arguments that copy a stream.
+
+    `place` is the index of a sound among the sounds of its file.
+    """
+    stream = "v" if track.kind == "video" else f"a:{place}"
+    yield from ("-map", f"{track.input}:{track.stream}", f"-c:{stream}", "copy")
+    if track.codec == "hevc":
+        yield from ("-tag:v", "hvc1")  # Apple's players accept no other tag
+    if track.shift:
+        # The option `ts` of `setts` would set the presentation time of each picture to its decode time.
+        moved = f"({track.shift:.6f})/TB"
+        yield from (f"-bsf:{stream}", f"setts=pts=PTS-{moved}:dts=DTS-{moved}")
+
+
+def _text_tracks(command: Command, product: int) -> Iterator[str]:
+    for place, one in enumerate(text_inputs(command), len(command.inputs)):
+        if one.product == product:
+            yield from ("-map", f"{place}:0", "-c:s", "copy")
+            if one.demuxer == "mov":
+                yield from ("-bsf:s", _WITHOUT_GAPS)
+
+
+def _text_labels(file: File) -> Iterator[str]:
+    for place, track in enumerate(file.subtitles):
+        if track.labels.language is not None:
+            yield from (f"-metadata:s:s:{place}", f"language={_code(track.labels.language, file.muxer)}")
+        if track.labels.title is not None:
+            yield from (f"-metadata:s:s:{place}", f"title={track.labels.title}")
+        yield from (f"-disposition:s:{place}", "forced" if track.is_forced else "0")
+
+
+def _tags(file: File, part: Input) -> Iterator[str]:
     source = str(file.input)
     yield from ("-map_metadata", source, "-map_chapters", source) if file.keeps_tags else _NO_TAGS
+    if file.keeps_tags and part.seconds is not None and part.lead_in is None:
+        # The `-t` of the input does not end the chapters. The streams end there anyway.
+        yield from ("-t", f"{part.seconds:.6f}")
     for tag in file.tags:
         yield from ("-metadata", f"{tag.name}={tag.text}")
 
 
-def _labels(tracks: Sequence[MuxedTrack]) -> Iterator[str]:
+def _code(language: str, muxer: Muxer | None) -> str:
+    if muxer == "mov":
+        return code_in_quicktime(language)
+    return code_in_mp4(language) if muxer in ("mp4", "ipod") else language
+
+
+def _labels(tracks: Sequence[MuxedTrack], muxer: Muxer | None = None) -> Iterator[str]:
     sounds = [track for track in tracks if track.kind == "audio"]
     for place, track in enumerate(sounds):
         if track.labels.language is not None:
-            yield from (f"-metadata:s:a:{place}", f"language={track.labels.language}")
+            yield from (f"-metadata:s:a:{place}", f"language={_code(track.labels.language, muxer)}")
         yield from (f"-disposition:a:{place}", "default" if track.labels.is_default else "0")
 
 
@@ -154,8 +272,8 @@ def _segments(one: Rendition) -> Iterator[str]:
 
 def _still(still: Still) -> Iterator[str]:
     yield from _BITEXACT
-    kind, *words = _STILL_CODECS[still.format].arguments()
-    yield from (kind, *words, "-f", _STILL_MUXERS[still.format])
+    kind, *words = STILL_CODECS[still.format].arguments()
+    yield from (kind, *words, "-f", STILL_MUXERS[still.format])
     if still.format == "jpeg":
         yield from ("-start_number", "1") if "%d" in still.path else ("-update", "1")
     if still.format in ("jpeg", "webp", "avif"):

@@ -1,4 +1,4 @@
-"""Collect the nodes of one command, and make a cascade of its scales."""
+"""Collect the nodes of one command, and arrange its scales as a cascade."""
 
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -7,8 +7,10 @@ from euterpe.media.planning.picture import Size
 from euterpe.media.planning.tree import (
     AudioTrack,
     Command,
+    CopiedTrack,
     Discard,
     Input,
+    Overlay,
     Picture,
     Product,
     Scale,
@@ -19,14 +21,14 @@ from euterpe.media.planning.tree import (
 
 Node = TypeVar("Node")
 
-# The processor time of an encode in relation to H.264 at the same size, at the presets of the codec table.
+# The processor time of an encode relative to H.264 at the same size, with the presets of the codec table.
 _COST = {"h264": 1.0, "hevc": 3.0, "vp9": 5.0, "av1": 2.5}
-_FULL_HD, _SOUND_COST, _STILL_COST = 1920 * 1080, 0.02, 0.5
+_FULL_HD, _SOUND_COST, _COPY_COST, _STILL_COST = 1920 * 1080, 0.02, 0.005, 0.5
 
 
 @dataclass
 class CommandBuilder:
-    """A command under construction. Each method returns the place of the node in its list."""
+    """A command under construction. A method that adds a node returns the index of the node in its list."""
 
     seconds: float | None = None
     inputs: list[Input] = field(default_factory=list)
@@ -35,12 +37,13 @@ class CommandBuilder:
     sounds: list[Sound] = field(default_factory=list)
     videos: list[VideoTrack] = field(default_factory=list)
     audios: list[AudioTrack] = field(default_factory=list)
+    copies: list[CopiedTrack] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     also_read: list[tuple[int, int]] = field(default_factory=list)
 
     def read(self, seconds: float | None) -> None:
-        """Note that an output needs so many seconds of the source, or an unknown number."""
+        """Record that an output needs this many seconds of the source. None means an unknown length."""
         known = 0.0 if self.seconds is None else self.seconds
         self.seconds = None if seconds is None else max(known, seconds)
 
@@ -50,15 +53,18 @@ class CommandBuilder:
     def picture(self, node: Picture) -> int:
         return _place(self.pictures, node)
 
-    def scale(self, picture: int, size: Size, padded: Size | None = None) -> int:
-        around = (None, None) if padded is None else (padded.width, padded.height)
-        return _place(self.scales, Scale(picture, size.width, size.height, None, *around))
+    def scale(
+        self, picture: int, size: Size, padded: Size | None = None, overlay: Overlay | None = None
+    ) -> int:
+        wide, tall = (None, None) if padded is None else (padded.width, padded.height)
+        scale = Scale(picture, size.width, size.height, None, wide, tall, overlay)
+        return _place(self.scales, scale)
 
     def sound(self, node: Sound) -> int:
         return _place(self.sounds, node)
 
     def video(self, node: VideoTrack) -> int:
-        """Add an encode. It is never shared, because ffmpeg writes each encoded stream to one file."""
+        """Add an encode. An encode is never shared, because ffmpeg writes each encoded stream to one file."""
         self.videos.append(node)
         return len(self.videos) - 1
 
@@ -66,8 +72,11 @@ class CommandBuilder:
         self.audios.append(node)
         return len(self.audios) - 1
 
+    def copy(self, node: CopiedTrack) -> int:
+        return _place(self.copies, node)
+
     def first_passes(self) -> "CommandBuilder | None":
-        """Return the command with the first passes of the encodes that have two, or None without any."""
+        """Return the command with the first passes of all two-pass encodes, or None if there are none."""
         first = CommandBuilder(seconds=self.seconds)
         for video in self.videos:
             if video.pass_number is None:
@@ -75,20 +84,26 @@ class CommandBuilder:
             scale = self.scales[video.scale]
             picture = self.pictures[scale.picture]
             moved = replace(picture, input=first.input(self.inputs[picture.input]))
-            place = _place(first.scales, replace(scale, picture=first.picture(moved)))
-            first.products.append(Discard("discard", first.video(replace(video, scale=place, pass_number=1))))
+            over = scale.overlay and replace(
+                scale.overlay, input=first.input(self.inputs[scale.overlay.input])
+            )
+            scale = replace(scale, picture=first.picture(moved), overlay=over)
+            place = _place(first.scales, scale)
+            first.products.append(Discard("discard", first.video(_first_pass(video, place))))
         if not first.videos:
             return None
-        # ffmpeg counts times of MPEG-TS from the earliest stream that it reads: both passes read the same.
+        read: list[Sound | CopiedTrack] = [*self.sounds, *self.copies]
+        # ffmpeg counts times of MPEG-TS from the earliest stream that it reads, so both passes must read the
+        # same streams.
         first.also_read = [
-            (first.inputs.index(self.inputs[sound.input]), sound.stream)
-            for sound in self.sounds
-            if self.inputs[sound.input] in first.inputs
+            (first.inputs.index(self.inputs[one.input]), one.stream)
+            for one in read
+            if self.inputs[one.input] in first.inputs
         ]
         return first
 
     def build(self, *, is_optional: bool = False) -> Command:
-        """Return the command, with each scale made from the next larger one of the same picture."""
+        """Return the command. Each scale is made from the next larger scale of the same picture."""
         order = sorted(range(len(self.scales)), key=lambda place: _rank(self.scales[place]))
         moved = {old: new for new, old in enumerate(order)}
         scales: list[Scale] = []
@@ -103,6 +118,7 @@ class CommandBuilder:
             sounds=tuple(self.sounds),
             videos=tuple(replace(one, scale=moved[one.scale]) for one in self.videos),
             audios=tuple(self.audios),
+            copies=tuple(self.copies),
             products=tuple(
                 replace(one, scale=moved[one.scale]) if isinstance(one, Still) else one
                 for one in self.products
@@ -113,7 +129,7 @@ class CommandBuilder:
         )
 
     def _weight(self) -> float:
-        """Return the expected work in seconds of H.264 at full HD."""
+        """Return the expected work, measured in seconds of an H.264 encode in full HD."""
         seconds = self.seconds or 1.0
         pictures = sum(
             _COST.get(one.codec, 1.0)
@@ -123,7 +139,12 @@ class CommandBuilder:
             for one in self.videos
         )
         stills = sum(isinstance(one, Still) for one in self.products)
-        return round(seconds * (pictures + _SOUND_COST * len(self.audios)) + _STILL_COST * stills, 3)
+        sounds = _SOUND_COST * len(self.audios) + _COPY_COST * len(self.copies)
+        return round(seconds * (pictures + sounds) + _STILL_COST * stills, 3)
+
+
+def _first_pass(video: VideoTrack, scale: int) -> VideoTrack:
+    return replace(video, scale=scale, pass_number=1, quality=None)
 
 
 def _place(nodes: list[Node], node: Node) -> int:
@@ -137,7 +158,7 @@ def _rank(scale: Scale) -> tuple[int, int]:
 
 
 def _parent(scale: Scale, larger: list[Scale]) -> int | None:
-    """Return the place of the smallest scale so far from which this one can be made."""
+    """Return the index of the smallest scale in `larger` from which this scale can be made."""
     fits = [
         place
         for place, one in enumerate(larger)

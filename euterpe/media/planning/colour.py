@@ -1,7 +1,7 @@
-"""The colour of pictures: what the numbers of a source mean, and what those of an output will mean.
+"""Choose the colour tags of pictures: how to read a source, and how to write an output.
 
-Numbers are those of ITU-T H.273. A player that finds no tags guesses them from the size, so each output is
-tagged, and an untagged source is read as a player would read it.
+The numbers come from ITU-T H.273. A player guesses missing tags from the size of the pictures. So each output
+gets tags, and the missing tags of a source are guessed in the same way.
 """
 
 from euterpe.media.planning.tree import HdrMetadata, PictureColour, ToneMap
@@ -19,13 +19,13 @@ _HD_LINES, _LINES_625 = 720, 576
 JPEG = PictureColour(1, 13, 5, full_range=True)
 # WebP and GIF have no tags either: readers of WebP expect the matrix of BT.601 and the limited range.
 WEBP = PictureColour(1, 13, 5)
-# Used if a source tells no brightest value: 1,000 nits is the usual mastering display, and the peak of HLG.
+# The peak for a source that does not declare it: usual mastering displays and HLG have a peak of 1,000 nits.
 _USUAL_PEAK_NITS, _WHITE_NITS, _MOST_NITS = 1000.0, 203.0, 10_000.0
 _RGB_FORMATS = ("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8")
 
 
 def given_colour(video: StreamInfo) -> PictureColour:
-    """Return the colour of a source. Missing tags follow from the others, or from the picture size."""
+    """Return the colour of a source. Guess missing tags from the other tags, or else from the size."""
     found = video.colour
     if found.matrix == _RGB or (video.pixel_format or "").startswith(_RGB_FORMATS):
         return PictureColour(_or(found.primaries, 1), _or(found.transfer, 1), _RGB, full_range=True)
@@ -44,7 +44,7 @@ def _or(value: int, usual: int) -> int:
 
 
 def _usual(video: StreamInfo) -> PictureColour:
-    """Return the colour that the known tags of a source imply, or else its number of lines."""
+    """Return the colour that the known tags of a source imply, or else the usual colour for its height."""
     if video.hdr:
         return PictureColour(_BT2020_PRIMARIES, _PQ if video.hdr == "pq" else _HLG, 9)
     known = {video.colour.primaries, video.colour.matrix}
@@ -58,7 +58,10 @@ def _usual(video: StreamInfo) -> PictureColour:
 
 
 def output_colour(given: PictureColour, *, keeps_hdr: bool) -> PictureColour:
-    """Return the colour of the encoded pictures. SDR keeps its matrix; RGB and wide colour become BT.709."""
+    """Return the colour of the encoded pictures.
+
+    HDR is kept if requested. RGB, BT.2020 and other HDR become BT.709, and other SDR keeps its matrix.
+    """
     if keeps_hdr and given.transfer in (_PQ, _HLG):
         return PictureColour(_BT2020_PRIMARIES, given.transfer, 9)
     if is_wide(given) or given.matrix == _RGB:
@@ -68,7 +71,7 @@ def output_colour(given: PictureColour, *, keeps_hdr: bool) -> PictureColour:
 
 
 def is_wide(colour: PictureColour) -> bool:
-    """Return whether the colour is HDR or of the gamut of BT.2020."""
+    """Return whether the colour is HDR or has the gamut of BT.2020."""
     return (
         colour.primaries == _BT2020_PRIMARIES
         or colour.matrix in _BT2020_MATRICES

@@ -1,4 +1,4 @@
-"""Plans as JSON documents: write a plan, read it back, and identify it by a hash."""
+"""Convert a plan to and from a JSON document, and compute its hash."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,21 +13,21 @@ _PLAN = TypeAdapter(Plan)
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return the plan as a JSON object, with a field for every field of `Plan`."""
+    """Return the plan as a JSON object that has every field of `Plan`."""
     document: dict[str, Any] = _PLAN.dump_python(plan, mode="json")
     return document
 
 
 def read_plan(document: Mapping[str, Any]) -> Plan:
     """Return the plan that `plan_document` wrote. Raise ValueError if the document is not a plan."""
-    # In JSON a list may stand for a tuple. The strict mode for Python values would refuse it.
+    # Validate JSON and not Python values: pydantic's strict mode refuses a list for a tuple in Python values.
     return _PLAN.validate_json(canonical_json(dict(document)), strict=True, extra="forbid")
 
 
 def plan_hash(plan: Plan) -> str:
     """Return a hash that is equal for plans that make the same files.
 
-    It does not cover the number of decoder threads, which depends on the worker and changes no output.
+    The hash leaves out the number of decoder threads, which depends on the worker and changes no output.
     """
     document = plan_document(plan)
     del document["decoder_threads"]

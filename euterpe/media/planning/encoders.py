@@ -8,6 +8,8 @@ from euterpe.media.planning.tree import AudioTrack, VideoTrack
 
 def video_arguments(track: VideoTrack) -> Iterator[str]:
     """Yield the arguments that encode a track, for an output with one video stream."""
+    if track.goal is not None:
+        raise ValueError("the search for the rate factor of the encode has not run yet")
     codec, quality = CODECS[track.codec], track.crf
     if track.kbps is None and quality is None and codec.quality is not None:
         quality = codec.quality.default
@@ -25,19 +27,19 @@ def video_arguments(track: VideoTrack) -> Iterator[str]:
     )
     yield from ("-g", str(track.keyframe_pictures))
     if track.grid_seconds is not None:
-        # Segments begin at the same times in every rendition, so that a player can switch between them. After
-        # a gap in the pictures there is one keyframe, and not one for each interval of the gap.
+        # Keyframes at the same times in every rendition let a player switch between renditions. If several
+        # intervals have no picture, only one keyframe follows them.
         grid = track.grid_seconds
         passed = f"gt(floor(t/{grid}),floor(prev_forced_t/{grid}))"
         yield from ("-force_key_frames:v", f"expr:isnan(prev_forced_t)+{passed}")
         if track.codec in ("h264", "hevc"):
             yield from ("-forced-idr", "1")
-    # Each picture keeps its own time, in the units of the source.
+    # Keep the time of each picture, in the time base of the filters.
     yield from ("-fps_mode", "passthrough", "-enc_time_base", "filter")
 
 
 def _params(track: VideoTrack) -> Iterator[str]:
-    """Yield the options that only the encoder's own parameter list has."""
+    """Yield the options that can be set only in the encoder's parameter list (`-x264-params` and so on)."""
     if track.grid_seconds is not None and track.codec in ("h264", "hevc"):
         yield "scenecut=0"
     if track.codec == "hevc":
@@ -59,7 +61,7 @@ def _hdr_of_hevc(track: VideoTrack) -> Iterator[str]:
 
 
 def audio_arguments(track: AudioTrack, place: int) -> Iterator[str]:
-    """Yield the arguments that encode a sound track, the audio stream `place` of its file."""
+    """Yield the arguments that encode a sound track. `place` is its index among the file's audio streams."""
     kind, *words = CODECS[track.codec].arguments(bit_rate=track.kbps)
     yield f"{kind}:{place}"
     yield from (f"{word}:{place}" if word == "-b:a" else word for word in words)

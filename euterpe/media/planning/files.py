@@ -12,14 +12,24 @@ from euterpe.domain.outputs import (
     Mp4Output,
     OpusOutput,
     Tags,
+    Video,
     WebmOutput,
     single_file,
 )
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.builder import CommandBuilder
 from euterpe.media.planning.picture import fitted, shown_size
-from euterpe.media.planning.tracks import Material, VideoSettings, add_picture, add_sounds, add_video
-from euterpe.media.planning.tree import File, MuxedTrack, Muxer, Tag, TagName
+from euterpe.media.planning.quality import wanted_quality
+from euterpe.media.planning.tracks import (
+    Material,
+    VideoSettings,
+    add_picture,
+    add_sounds,
+    add_video,
+    copied_track,
+)
+from euterpe.media.planning.tree import File, MuxedTrack, Muxer, SubtitleTrack, Tag, TagName
+from euterpe.media.source.media_info import StreamInfo
 
 Film = Mp4Output | MovOutput | WebmOutput
 Sound = M4aOutput | Mp3Output | OpusOutput | FlacOutput
@@ -32,32 +42,48 @@ _MUXERS: dict[str, Muxer] = {
 }
 
 
-def add_film(builder: CommandBuilder, output: Film, material: Material) -> None:
-    """Add a file with pictures and sound. If the source has no sound, the file has none."""
-    tracks, video = [], material.video
+def add_film(
+    builder: CommandBuilder, output: Film, material: Material, subtitles: Sequence[SubtitleTrack] = ()
+) -> None:
+    """Add a file with pictures, sound and subtitles. If the source has no sound, the file has none."""
+    tracks, video = list[MuxedTrack](), material.video
     if video is not None and output.video is not None:
-        settings = VideoSettings(
-            codec=output.video.codec,
-            crf=output.video.crf,
-            kbps=None if output.video.crf is not None else output.video.bitrate_kbps,
-            most_kbps=output.video.bitrate_kbps if output.video.crf is not None else None,
-            fps=output.video.fps,
-            hdr=output.video.hdr,
-            crop=output.crop,
-            pad=output.pad,
-            output=output.name,
-        )
-        size = fitted(shown_size(video, output.crop), output.video.height, settings.codec)
-        picture = add_picture(builder, video, material, settings)
-        place = add_video(builder, video, picture, size, settings)
-        tracks.append(MuxedTrack("video", place, least_end=material.timeline.least_end_of(video)))
+        tracks.append(_picture(builder, output, output.video, material, video))
     tracks += add_sounds(builder, material)
     if not tracks:
         raise MediaError(
             ErrorCode.NO_AUDIO_STREAM, f"output {output.name} would have neither picture nor sound"
         )
     is_fragmented = isinstance(output, Mp4Output) and output.fragmented
-    _add(builder, output, material, tracks, is_fragmented=is_fragmented)
+    _add(builder, output, material, tracks, subtitles=subtitles, is_fragmented=is_fragmented)
+
+
+def _picture(
+    builder: CommandBuilder, output: Film, wanted: Video, material: Material, video: StreamInfo
+) -> MuxedTrack:
+    end = material.timeline.least_end_of(video)
+    if material.copies_video:
+        place = builder.copy(copied_track(material, video, "video", wanted.codec))
+        return MuxedTrack("video", place, least_end=end, is_copied=True)
+    has_quality = wanted.crf is not None or wanted.target is not None
+    settings = VideoSettings(
+        codec=wanted.codec,
+        crf=wanted.crf,
+        kbps=None if has_quality else wanted.bitrate_kbps,
+        most_kbps=wanted.bitrate_kbps if has_quality else None,
+        fps=wanted.fps,
+        hdr=wanted.hdr,
+        crop=output.crop,
+        turn=output.rotate,
+        pad=output.pad,
+        output=output.name,
+        watermark=material.watermark,
+        quality=wanted_quality(output, wanted),
+    )
+    size = fitted(shown_size(video, output.crop, output.rotate), wanted.height, settings.codec)
+    picture = add_picture(builder, video, material, settings)
+    place = add_video(builder, video, picture, size, settings)
+    return MuxedTrack("video", place, least_end=end)
 
 
 def add_sound(builder: CommandBuilder, output: Sound, material: Material) -> None:
@@ -73,6 +99,7 @@ def _add(
     material: Material,
     tracks: Sequence[MuxedTrack],
     *,
+    subtitles: Sequence[SubtitleTrack] = (),
     is_fragmented: bool = False,
 ) -> None:
     path, muxer = single_file(output) or output.name, _MUXERS[output.type]
@@ -82,5 +109,6 @@ def _add(
         tags = tuple(
             Tag(name, text) for name in _TAGS if (text := getattr(output.metadata, name)) is not None
         )
-    file = File("file", path, muxer, tuple(tracks), is_fragmented, keeps, tags, material.input)
+    place, texts = material.input, tuple(subtitles)
+    file = File("file", path, muxer, tuple(tracks), is_fragmented, keeps, tags, place, texts)
     builder.products.append(file)

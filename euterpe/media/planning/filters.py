@@ -3,17 +3,21 @@
 from collections.abc import Iterator
 
 from euterpe.media.planning.colour import BT709, is_wide
+from euterpe.media.planning.overlays import overlay_filter, watermark_chains
+from euterpe.media.planning.picture import JITTER_PICTURES
+from euterpe.media.planning.sound_filters import sound_chains
 from euterpe.media.planning.timeline import BLACK_FPS
 from euterpe.media.planning.tree import (
     Best,
     Command,
     Every,
+    Input,
     Moment,
     Picture,
     PictureColour,
     Scale,
-    Sound,
     Still,
+    VideoTrack,
 )
 
 _MATRICES = {
@@ -26,72 +30,133 @@ _MATRICES = {
     9: "bt2020nc",
     10: "bt2020c",
 }
-_PRIMARIES = {1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020"}
+_PRIMARIES = {
+    **{1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020"},
+    **{10: "smpte428", 11: "smpte431", 12: "smpte432"},
+}
 _TRANSFERS = {
     **{1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "linear"},
     **{13: "iec61966-2-1", 14: "bt2020-10", 15: "bt2020-12", 16: "smpte2084", 18: "arib-std-b67"},
 }
-# The tone curve is the identity up to this share of the white of 203 nits, and bends above it, so that an SDR
-# colour that was put into HDR comes back as it was.
+# Leave out a picture that has the time of the picture before it, or an earlier time: two pictures at one time
+# failed the muxers of MP4 and of segments ("Non-monotonic DTS"). Screen recorders make such films.
+_LATER_PICTURES = "select='isnan(prev_selected_pts)+gt(pts,prev_selected_pts)'"
+_TURNS = {90: "transpose=clock", 180: "hflip,vflip", 270: "transpose=cclock"}
+# The tone curve is linear up to this share of the white level (203 nits), and compresses above it. An SDR
+# colour that was converted to HDR is therefore restored.
 _KNEE = 0.8
 _WHITE_NITS = 203
+_HDR_METADATA = ("MASTERING_DISPLAY_METADATA", "CONTENT_LIGHT_LEVEL")
 
 
 def graph(command: Command) -> str:
     """Return the filter graph.
 
-    It ends in `[v0]` for the first video track, `[a0]` for the first audio track, and `[t0]` for the first
-    product, if that is a still.
+    It ends in `[v0]` for the first video track, `[r0]` for the same pictures if their quality is measured,
+    `[a0]` for the first audio track, and `[t0]` for the first product, if that is a still.
     """
-    chains = [*_picture_chains(command), *_scale_chains(command), *_sound_chains(command)]
+    pictures = [*_picture_chains(command), *_scale_chains(command)]
+    chains = [*pictures, *watermark_chains(command), *sound_chains(command)]
     return ";".join(chains)
+
+
+def metadata_graphs(command: Command) -> Iterator[str]:
+    """Yield a separate graph for each video track whose HDR metadata the container takes from its pictures.
+
+    ffmpeg passes such metadata only to the first output of a graph.
+    """
+    for place, video in enumerate(command.videos):
+        if (label := video_label(video, place)) != f"[v{place}]":
+            yield f"[v{place}]null{label}"
+
+
+def video_label(video: VideoTrack, place: int) -> str:
+    """Return the label of the pictures that are encoded. x265 gets the HDR metadata as parameters instead."""
+    return f"[h{place}]" if video.hdr is not None and video.codec != "hevc" else f"[v{place}]"
 
 
 def _picture_chains(command: Command) -> Iterator[str]:
     for place, picture in enumerate(command.pictures):
         roots = [n for n, one in enumerate(command.scales) if one.picture == place and one.parent is None]
         largest = command.scales[roots[0]]
-        chain = ",".join(_changes(picture, largest))
+        chain = ",".join(_changes(picture, command.inputs[picture.input], largest))
         outs = "".join(f"[s{n}in]" for n in roots)
         split = f",split={len(roots)}" if len(roots) > 1 else ""
-        yield f"[{picture.input}:{picture.stream}]{chain}{split}{outs}"
+        yield f"{_decoded(picture)}{chain}{split}{outs}"
 
 
-def _changes(picture: Picture, largest: Scale) -> Iterator[str]:
+def _decoded(picture: Picture) -> str:
+    """Return the beginning of a chain: the pictures of an input, or of several inputs one after the other."""
+    if (joined := picture.joined) is None:
+        return f"[{picture.input}:{picture.stream}]"
+    places = range(picture.input, picture.input + joined.count)
+    # `concat` fails if the pictures differ in size, and in some sources they do.
+    same = f"setpts=PTS-STARTPTS,scale={joined.width}:{joined.height},setsar=1"
+    parts = "".join(f"[{place}:{picture.stream}]{same}[j{place}];" for place in places)
+    return f"{parts}{''.join(f'[j{place}]' for place in places)}concat=n={joined.count},"
+
+
+def _changes(picture: Picture, source: Input, largest: Scale) -> Iterator[str]:
+    yield _LATER_PICTURES if picture.most_fps is None else _without_bursts(picture.most_fps)
     yield _times(picture)
+    yield from _part(source)
     if picture.deinterlacing != "none":
         yield f"bwdif=mode=send_{picture.deinterlacing}:deint=interlaced"
     if picture.fps is not None:
-        yield f"fps={picture.fps:g}"
+        # By default a film that is shorter than half a picture of this rate would have no picture.
+        yield f"fps={picture.fps:g}:eof_action=pass"
     yield from _picks(picture)
     if picture.cut is not None:
         one = picture.cut
         yield f"crop={one.width}:{one.height}:{one.left}:{one.top}:exact=1"
+    if picture.turn:
+        yield _TURNS[picture.turn]
     yield _tags(picture.given)
     if _is_mapped(picture):
         yield from _mapped(picture, largest)
 
 
+def _without_bursts(most_fps: float) -> str:
+    """Return the filter that leaves out pictures, so that no part has more than `most_fps`.
+
+    Register 0 has the time at which the next picture would be due at this rate (the generic cell rate
+    algorithm). A picture may be early by `JITTER_PICTURES`, so that jitter loses no picture.
+    """
+    early = f"{JITTER_PICTURES / most_fps:.6f}"
+    kept = f"isnan(prev_selected_pts)+gt(pts,prev_selected_pts)*gte(t,ld(0)-{early})"
+    due = f"if(isnan(prev_selected_pts),t,max(t,ld(0)))+{1 / most_fps:.9f}"
+    return f"select='if({kept},1+isnan(st(0,{due})))'"  # a picture is left out if the value is 0
+
+
 def _times(picture: Picture) -> str:
-    moved = f"PTS-({picture.shift:.6f})/TB" if picture.shift else "PTS"
+    # Without `round`, ffmpeg cuts off the fraction. The clock of Theora has one tick for each picture, so its
+    # first two pictures got the same time.
+    moved = f"round(PTS-({picture.shift:.6f})/TB)" if picture.shift else "PTS"
     if not picture.lead:
         return f"setpts={moved}"
-    # `tpad` moves the pictures by a rounded number of its own pictures. The last filter gives the black
-    # pictures and the others their own times.
+    # `tpad` delays the pictures by a whole number of black pictures, which is not exact. The last `setpts`
+    # sets the exact times of the black pictures and of the others.
     count = max(1, round(picture.lead * BLACK_FPS))
     black = f"N*{picture.lead:.6f}/{count}/TB"
     others = f"st(0,if(eq(N,{count}),PTS,ld(0)));PTS-ld(0)+{picture.lead:.6f}/TB"
     return f"setpts=PTS-STARTPTS,tpad=start={count},setpts='if(lt(N,{count}),{black},{others})'"
 
 
+def _part(source: Input) -> Iterator[str]:
+    """Yield the filter that cuts the part out, as ffmpeg itself does after an exact seek."""
+    if source.lead_in is not None and not source.keeps_lead:
+        length = "" if source.seconds is None else f":duration={source.seconds:.6f}"
+        yield f"trim=start=0{length}"
+
+
 def _picks(picture: Picture) -> Iterator[str]:
     match picture.pick:
         case Moment(lead=lead):
-            # The last picture is repeated for a moment after the end.
+            # A moment after the last picture gets the last picture.
             yield f"tpad=stop=-1:stop_mode=clone,select='gte(t,-{lead:.6f})',trim=end_frame=1"
         case Every(seconds=seconds, count=count):
             first = f"isnan(prev_selected_t)+gt(floor(t/{seconds}),floor(prev_selected_t/{seconds}))"
-            # An interval without a picture repeats the picture before it.
+            # An interval without a picture gets the picture before it.
             yield f"select='{first}',fps=1/{seconds}:start_time=0:round=down:eof_action=pass"
             yield f"tpad=stop=-1:stop_mode=clone,trim=end_frame={count}"
         case Best(count=count):
@@ -101,17 +166,19 @@ def _picks(picture: Picture) -> Iterator[str]:
 def _mapped(picture: Picture, largest: Scale) -> Iterator[str]:
     """Yield the mapping of HDR or BT.2020 to BT.709, at the largest size that is needed.
 
-    It works on floating point: for two seconds at 1080 lines it takes as long as their encode.
+    The filters compute in floating point: for two seconds at 1080 lines they take as long as the encode.
+    Remove the HDR metadata, because they would tell a player that the SDR pictures are HDR.
     """
+    yield from (f"sidedata=mode=delete:type={kind}" for kind in _HDR_METADATA)
     size = f"w={largest.width}:h={largest.height}"
     if picture.tone_map is None:
         yield f"zscale={size}:p=bt709:t=bt709:m=bt709:r=tv:agamma=0,format=yuv420p"
         return
-    # With the default `agamma=1` the curve of HLG works on each channel alone: green becomes (0,196,40).
+    # The default `agamma=1` applies the HLG curve to each channel separately: green becomes (0,196,40).
     yield f"zscale={size}:t=linear:npl={_WHITE_NITS}:agamma=0,format=gbrpf32le,zscale=p=bt709:agamma=0"
     yield f"tonemap=mobius:param={_KNEE}:desat=0:peak={picture.tone_map.peak:g}"
     yield "zscale=t=bt709:m=bt709:r=tv:agamma=0,format=yuv420p"
-    # The curve ends slightly above white.
+    # The highest value of the curve is slightly above white, so limit the result.
     yield "limiter=min=16:max=235:planes=1,limiter=min=16:max=240:planes=6"
 
 
@@ -129,7 +196,8 @@ def _scale_chains(command: Command) -> Iterator[str]:
             for n, one in enumerate(command.products)
             if isinstance(one, Still) and one.scale == place
         }
-        ends = [*videos, *stills]
+        measured = [n for n, one in enumerate(command.videos) if one.scale == place and one.quality]
+        ends = [*videos, *(f"[q{n}]" for n in measured), *stills]
         chain = ",".join(_sized(picture, scale))
         outs = [f"[s{n}in]" for n in children]
         if children:
@@ -137,9 +205,15 @@ def _scale_chains(command: Command) -> Iterator[str]:
             head = f"[s{place}]"
         else:
             head = f"[s{place}in]{chain},"
+        if scale.overlay is not None:
+            # Give both inputs of the filter the same tags, so that ffmpeg inserts no other conversion.
+            yield f"{head}{_tags(picture.colour)}[p{place}]"
+            head = f"[p{place}][w{place}]{overlay_filter(picture, scale.overlay)},"
         last = ",".join(_finished(picture, scale, list(stills.values())))
         split = f",split={len(ends)}" if len(ends) > 1 else ""
         yield f"{head}{last}{split}{''.join(ends)}"
+        # If the pictures have a frame rate, ffmpeg rounds their times when it passes them to another graph.
+        yield from (f"[q{n}]setpts=PTS:strip_fps=1[r{n}]" for n in measured)
 
 
 def _sized(picture: Picture, scale: Scale) -> Iterator[str]:
@@ -161,22 +235,6 @@ def _finished(picture: Picture, scale: Scale, stills: list[Still]) -> Iterator[s
         if still.format == "gif":
             yield "split[g][p];[p]palettegen=stats_mode=diff[q];[g][q]paletteuse=dither=bayer"
     yield _tags(picture.colour)
-
-
-def _sound_chains(command: Command) -> Iterator[str]:
-    for place, sound in enumerate(command.sounds):
-        ends = [f"[a{n}]" for n, one in enumerate(command.audios) if one.sound == place]
-        split = f",asplit={len(ends)}" if len(ends) > 1 else ""
-        yield f"[{sound.input}:{sound.stream}]{','.join(_sounds(sound))}{split}{''.join(ends)}"
-
-
-def _sounds(sound: Sound) -> Iterator[str]:
-    if sound.shift:
-        yield f"asetpts=PTS-({sound.shift:.6f})/TB"
-    # Gaps of more than 20 ms are filled or cut, smaller errors are stretched away, and the sound begins at 0.
-    yield f"aresample={sound.rate}:async=200:min_comp=0.002:min_hard_comp=0.02:first_pts=0"
-    if sound.layout != "keep":
-        yield f"aformat=channel_layouts={sound.layout}"
 
 
 def _tags(colour: PictureColour) -> str:

@@ -1,4 +1,4 @@
-"""The rungs of an adaptive output: sizes by the short side, without twins and without enlarged pictures."""
+"""Choose the rungs of an adaptive output. Leave out rungs of nearly the same size, and enlarge no picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from euterpe.media.planning.picture import Size, fitted
 from euterpe.media.planning.tree import PlanWarning
 
 _AUTO = (2160, 1440, 1080, 720, 480, 360, 240)
-# Two renditions whose sides differ by less cost a second encode, and no viewer sees which one plays.
+# If the ratio of the short sides of two renditions is above this limit, viewers cannot tell the renditions
+# apart, so a second encode would be wasted.
 _TWINS = 0.85
 
 
@@ -24,11 +25,14 @@ class Step:
 def steps(
     ladder: Sequence[Rung] | Literal["auto"], shown: Size, codec: str, output: str
 ) -> tuple[tuple[Step, ...], tuple[PlanWarning, ...]]:
-    """Return the renditions to make, the largest first, and a warning for each rung that is left out."""
+    """Return the renditions to make, the largest first, and the warnings.
+
+    There is a warning for each requested rung that is left out, or lowered to the size of the source.
+    """
     wanted = _rungs(ladder, shown)
     made: list[Step] = []
     lost: list[PlanWarning] = []
-    # Of the rungs above the source, the lowest is meant for pictures most like those of the source.
+    # Of the rungs at or above the height of the source, keep only the lowest, which is closest to the source.
     above = [rung for rung in wanted if rung.height >= shown.short]
     for rung in above[:-1]:
         lost.append(_dropped(rung, fitted(shown, rung.height, codec), output))
@@ -59,7 +63,7 @@ def _dropped(rung: Rung, kept: Size, output: str) -> PlanWarning:
     return PlanWarning(
         "rung_dropped",
         output,
-        f"the rung {rung.height} is left out: beside {kept.width}×{kept.height} it would be nearly the same",
+        f"the rung {rung.height} is left out: it would have nearly the size of {kept.width}×{kept.height}",
     )
 
 

@@ -6,17 +6,19 @@ from euterpe.domain.codecs import CODECS
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.outputs import Crop, Pad
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.tree import CropArea, Deinterlacing
-from euterpe.media.source.media_info import StreamInfo
+from euterpe.media.planning.tree import CropArea, Deinterlacing, Turn
+from euterpe.media.source.media_info import BUSIEST_S, StreamInfo
 from euterpe.media.whitelist import MAX_PIXELS
 
 _LONGEST_SIDE = 16384
 USUAL_FPS = 25.0
-# Players and decoders of phones and televisions show at most 60 pictures a second.
+# Players and decoders of phones and televisions show at most 60 pictures per second.
 _MOST_FPS = 60.0
-# 59.94 and 60 are capped alike: a rate up to this one is not changed.
+# A rate up to this limit is not changed, so that 59.94 and 60 are treated in the same way.
 _ABOUT_SIXTY = 60.5
 _SAME_RATE = 1.005
+# A picture may be early by the time of this many pictures.
+JITTER_PICTURES = 3
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class Size:
         return self.width * self.height
 
 
-def shown_size(video: StreamInfo, crop: Crop | None = None) -> Size:
-    """Return the size that a viewer sees: upright, cropped, with square pixels, and with even sides."""
+def shown_size(video: StreamInfo, crop: Crop | None = None, turn: Turn = 0) -> Size:
+    """Return the size that a viewer sees: upright, cropped, turned, with square pixels and even sides."""
     if not video.width or not video.height:
-        raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, "the source does not tell the size of its pictures")
+        raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, "the source does not declare the size of its pictures")
     if video.width * video.height > MAX_PIXELS:
         raise MediaError(
             ErrorCode.SOURCE_UNSUPPORTED,
@@ -46,8 +48,9 @@ def shown_size(video: StreamInfo, crop: Crop | None = None) -> Size:
     if crop is not None:
         width, height = width - crop.left - crop.right, height - crop.top - crop.bottom
         if min(width, height) < 2:
-            raise MediaError(ErrorCode.OUTPUT_UNSUPPORTED, "the crop leaves nothing of the picture")
-    return Size(even_below(width), even_below(height))
+            raise _nothing_left()
+    size = Size(even_below(width), even_below(height))
+    return Size(size.height, size.width) if turn in (90, 270) else size
 
 
 def _upright(video: StreamInfo) -> tuple[float, float]:
@@ -56,23 +59,34 @@ def _upright(video: StreamInfo) -> tuple[float, float]:
 
 
 def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
-    """Return the kept part in decoded pixels, which may be wider or narrower than shown pixels."""
+    """Return the part that the crop keeps, in decoded pixels.
+
+    These may have another aspect than shown pixels.
+    """
     if crop is None:
         return None
     size, aspect = shown_size(video, crop), video.pixel_aspect
     across, down = (1.0, aspect) if video.rotation in (90, 270) else (aspect, 1.0)
-    return CropArea(
+    area = CropArea(
         even_below(crop.left / across) if crop.left else 0,
         even_below(crop.top / down) if crop.top else 0,
         even_below(size.width / across),
         even_below(size.height / down),
     )
+    # If decoded pixels are very wide, several shown pixels may be less than one decoded pixel.
+    if min(area.width, area.height) < 2:
+        raise _nothing_left()
+    return area
+
+
+def _nothing_left() -> MediaError:
+    return MediaError(ErrorCode.OUTPUT_UNSUPPORTED, "the crop leaves nothing of the picture")
 
 
 def fitted(shown: Size, short: int | None, codec: str) -> Size:
-    """Return the size scaled down so that its short side has `short` pixels, which for 16:9 is the height.
+    """Return the size scaled down to `short` pixels on its short side, which is the height of a 16:9 picture.
 
-    A smaller picture is not enlarged, because that would add bytes and no detail.
+    A smaller picture is not enlarged, because enlarging adds bytes and no detail.
     """
     if short is not None and short < shown.short:
         factor = short / shown.short
@@ -93,7 +107,7 @@ def checked(size: Size, codec: str) -> Size:
 
 
 def padded(size: Size, pad: Pad | None) -> Size | None:
-    """Return the size with black bars that give it the aspect of `pad`, or None if it needs none."""
+    """Return the size with black bars that give it the aspect of `pad`, or None if it needs no bars."""
     if pad is None:
         return None
     ratio = float(pad.ratio)
@@ -107,20 +121,41 @@ def frame_rate(video: StreamInfo, most: float | None) -> float | None:
 
     `most` is the highest rate that the request allows.
     """
-    limit, tolerated = (_MOST_FPS, _ABOUT_SIXTY) if most is None else (most, most * _SAME_RATE)
-    fields = 2 if deinterlacing(video, most) == "field" else 1
-    return limit if fields * (video.fps or 0.0) > tolerated else None
+    limit = _MOST_FPS if most is None else most
+    return limit if (video.fps or 0.0) > _tolerated_rate(video, most) else None
+
+
+def burst_rate(video: StreamInfo, most: float | None) -> float | None:
+    """Return the rate to which bursts are thinned, or None if all pictures get a constant rate.
+
+    The mean rate of a source says nothing about its bursts.
+    """
+    return round(_tolerated_rate(video, most), 6) if frame_rate(video, most) is None else None
+
+
+def has_bursts(video: StreamInfo, most: float | None) -> bool:
+    """Return whether pictures will be left out because too many follow each other closely."""
+    limit = burst_rate(video, most)
+    if limit is None or video.busiest_fps is None:
+        return False
+    return (video.busiest_fps - limit) * BUSIEST_S > JITTER_PICTURES + 1
+
+
+def _tolerated_rate(video: StreamInfo, most: float | None) -> float:
+    """Return the highest rate of the source's pictures that is not changed."""
+    tolerated = _ABOUT_SIXTY if most is None else most * _SAME_RATE
+    return tolerated / 2 if deinterlacing(video, most) == "field" else tolerated
 
 
 def deinterlacing(video: StreamInfo, wanted_fps: float | None) -> Deinterlacing:
-    """Return whether to make a picture of each frame, or of each field if the request allows that many."""
+    """Return whether to make one picture of each frame, or of each field if `wanted_fps` is high enough."""
     if not video.interlaced:
         return "none"
     return "field" if wanted_fps and wanted_fps >= 1.5 * (video.fps or USUAL_FPS) else "frame"
 
 
 def shown_fps(video: StreamInfo, most: float | None) -> float:
-    """Return the rate that an encoder should expect, for the highest rate of the request."""
+    """Return the rate that an encoder should expect. `most` is the highest rate that the request allows."""
     fields = 2 if deinterlacing(video, most) == "field" else 1
     return frame_rate(video, most) or fields * (video.fps or USUAL_FPS)
 

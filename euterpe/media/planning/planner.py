@@ -1,6 +1,7 @@
-"""Plan a job: return the commands that make its outputs from a source, and what they leave out. No I/O."""
+"""Plan a job: choose the commands that make its outputs from a source, and the warnings. No I/O."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import assert_never
 
@@ -18,12 +19,16 @@ from euterpe.domain.outputs import (
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.adaptive import Segmented, add_adaptive
 from euterpe.media.planning.builder import CommandBuilder
+from euterpe.media.planning.copying import with_copies
 from euterpe.media.planning.files import Film, Sound, add_film, add_sound
+from euterpe.media.planning.loudness import with_loudness_measurements
+from euterpe.media.planning.quality import numbered, quality_warnings, wanted_quality
+from euterpe.media.planning.search import with_searches
 from euterpe.media.planning.sound import Chosen, chosen_sounds, sound_warnings
 from euterpe.media.planning.stills import image, preview, refuse_too_many, sprite
-from euterpe.media.planning.subtitles import chosen_subtitles, subtitle_warnings
+from euterpe.media.planning.subtitles import chosen_subtitles, film_subtitles, subtitle_warnings
 from euterpe.media.planning.timeline import part_input, timeline, whole_input
-from euterpe.media.planning.tracks import Material, VideoSettings, video_warnings
+from euterpe.media.planning.tracks import Material, VideoSettings, dropped_pictures, video_warnings
 from euterpe.media.planning.tree import (
     Command,
     File,
@@ -35,33 +40,56 @@ from euterpe.media.planning.tree import (
     Rendition,
     Still,
 )
-from euterpe.media.planning.truncation import refuse_truncated
+from euterpe.media.planning.truncation import refuse_truncated, truncation_of
+from euterpe.media.planning.watermark import (
+    NO_WATERMARKS,
+    ChosenWatermark,
+    WatermarkFiles,
+    chosen_watermark,
+    watermark_files,
+)
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
+# The probe rounds times to microseconds.
+_ROUNDING_S = 0.000_002
 Tracked = Film | Sound | Segmented
 Pictured = ImageOutput | SpriteOutput | PreviewOutput
 
 
-def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Plan:
-    """Return the plan that makes `outputs` from the source that `info` describes.
+def plan(
+    outputs: Sequence[OutputSpec],
+    info: MediaInfo,
+    *,
+    threads: int,
+    allow_truncated: bool = False,
+    watermarks: WatermarkFiles = NO_WATERMARKS,
+) -> Plan:
+    """Return the plan that makes `outputs` from the source that `info` describes, with these watermarks.
 
-    `threads` is the number of decoder threads; it does not change the decoded pictures. An optional output
-    that cannot be made becomes a warning. Raise `MediaError` for any other output that cannot be made.
+    `threads` is the number of decoder threads; it does not change the decoded pictures, unless the source is
+    damaged. An optional output that cannot be made becomes a warning, and so does a source that is cut off,
+    with `allow_truncated`. Raise `MediaError` for any other output that cannot be made.
     """
-    refuse_truncated(info)
+    if not allow_truncated:
+        refuse_truncated(info)
     refuse_too_many((output for output in outputs if isinstance(output, SpriteOutput)), info)
-    planner = _Planner(info, outputs)
+    planner = _Planner(info, outputs, watermarks, allow_truncated=allow_truncated)
     for output in outputs:
         planner.add(output)
     made = Plan(
         container=info.container,
-        decoder_threads=threads,
-        commands=(*planner.tracked_commands(), *planner.commands),
+        # A decoder repairs a damaged picture with what its threads have decoded until then: 5 numbers of
+        # threads made 5 films.
+        decoder_threads=1 if allow_truncated else threads,
+        tolerates_damage=allow_truncated,
+        commands=tuple(numbered((*planner.tracked_commands(), *planner.commands))),
         packages=tuple(planner.packages),
         texts=tuple(planner.texts),
         outputs=tuple(output.name for output in outputs if output.name not in planner.skipped),
         warnings=tuple(planner.warnings),
+        watermarks=watermark_files(watermarks),
     )
+    made = with_searches(with_loudness_measurements(made, reads_all=info.has_discontinuities), info)
     _refuse_a_clash(made)
     if not made.outputs:
         reason = made.warnings[0].message if made.warnings else "there are none"
@@ -72,12 +100,20 @@ def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Pla
 class _Planner:
     """The plan under construction. Outputs with tracks share one command, so a stream is decoded once."""
 
-    def __init__(self, info: MediaInfo, outputs: Sequence[OutputSpec]) -> None:
-        self.info, self.outputs = info, outputs
+    def __init__(
+        self,
+        info: MediaInfo,
+        outputs: Sequence[OutputSpec],
+        watermarks: WatermarkFiles,
+        *,
+        allow_truncated: bool = False,
+    ) -> None:
+        self.info, self.outputs, self._watermarks = info, outputs, watermarks
+        self._allow_truncated = allow_truncated
         self.commands: list[Command] = []
         self.packages: list[Package] = []
         self.texts: list[PlannedText] = []
-        self.warnings: list[PlanWarning] = []
+        self.warnings: list[PlanWarning] = [*_truncation_warnings(info)]
         self.skipped: set[str] = set()
         self._shared = CommandBuilder()
         self._optional: list[CommandBuilder] = []
@@ -105,31 +141,33 @@ class _Planner:
 
     def _add(self, output: OutputSpec) -> None:
         _refuse_a_late_start(output, self.info)
+        watermark = chosen_watermark(output, self._watermarks)
         match output:
             case ImageOutput():
-                self.commands += image(output, self.info, self._video(output))
+                self.commands += image(output, self.info, self._video(output), watermark)
             case SpriteOutput():
-                command, text = sprite(output, self.info, self._video(output))
+                command, text = sprite(output, self.info, self._video(output), watermark)
                 self.commands.append(command)
                 self.texts += [text] if text else []
             case PreviewOutput():
-                self.commands.append(preview(output, self.info, self._video(output)))
+                self.commands.append(preview(output, self.info, self._video(output), watermark))
             case _:
-                self._add_tracked(output)
+                self._add_tracked(output, watermark)
 
-    def _add_tracked(self, output: Tracked) -> None:
+    def _add_tracked(self, output: Tracked, watermark: ChosenWatermark | None) -> None:
         # An optional output gets a command of its own, so that its failure does not fail the others.
         builder = CommandBuilder() if output.optional else self._shared
-        sounds = chosen_sounds(output.audio, self.info, _default_sound(output))
+        source = self._input(output)
+        sounds = self._sounds(output, source)
         video = self._video(output) if _has_pictures(output) else None
         own = [*([video] if video else []), *(one.stream for one in sounds)]
-        source = self._input(output)
         used = own if output.optional else self._used[source]
         times = timeline(self.info, source, used, own)
-        # A part may lie before or after the sound of a track, which then would be an empty file.
-        sounds = tuple(one for one in sounds if source.start is None or times.has(one.stream))
-        material = Material(video, sounds, builder.input(source), times)
+        if self._allow_truncated:  # a damaged source may end at any time
+            times = replace(times, has_known_ends=False)
+        material = Material(video, sounds, builder.input(source), times, watermark=watermark)
         builder.read(self._seconds(output))
+        earlier = len(builder.videos)
         match output:
             case SegmentedOutput():
                 texts = chosen_subtitles(output.subtitles, self.info)
@@ -137,27 +175,42 @@ class _Planner:
                 self.packages.append(made.package)
                 self.warnings += made.warnings
             case FilmOutput():
-                add_film(builder, output, material)
+                subtitles = film_subtitles(output.name, output.subtitles, self.info, times, own)
+                add_film(builder, output, self._with_copies(output, material), subtitles)
             case SoundOutput():
-                add_sound(builder, output, material)
+                add_sound(builder, output, self._with_copies(output, material))
             case _:
                 assert_never(output)
         builder.outputs.append(output.name)
         if builder is not self._shared:
             self._optional.append(builder)
         self._warn(output, video, sounds)
+        if not isinstance(output, SoundOutput) and output.video is not None:
+            wanted = wanted_quality(output, output.video)
+            self.warnings += quality_warnings(wanted, builder.videos[earlier:], output.name)
+
+    def _with_copies(self, output: FilmOutput | SoundOutput, material: Material) -> Material:
+        # Only a decoder detects and drops damage inside packets, so a damaged source is never copied.
+        return material if self._allow_truncated else with_copies(output, self.info, material)
 
     def _warn(self, output: Tracked, video: StreamInfo | None, sounds: Sequence[Chosen]) -> None:
         self.warnings += sound_warnings(output.audio, sounds, self.info, output.name)
+        self.warnings += dropped_pictures(self.info, video, output.name)
         if video is not None and not isinstance(output, SoundOutput) and output.video is not None:
             settings = VideoSettings(output.video.codec, fps=output.video.fps, hdr=output.video.hdr)
             self.warnings += video_warnings(video, settings, output.name)
-            wanted = output.subtitles if isinstance(output, SegmentedOutput) else None
-            self.warnings += subtitle_warnings(wanted, self.info, output.name)
+        # An output with sound alone may ask for subtitles. Warn of each subtitle track that it cannot have.
+        if not isinstance(output, SoundOutput) and (output.video is not None or output.subtitles is not None):
+            self.warnings += subtitle_warnings(output.subtitles, self.info, output.name)
 
     def _video(self, output: OutputSpec) -> StreamInfo:
         if (video := self.info.video) is None:
             raise _no_pictures(output)
+        if video.lacks_base_layer:
+            raise MediaError(
+                ErrorCode.SOURCE_UNSUPPORTED,
+                "the pictures are Dolby Vision without a base layer (profile 5): their colours are unknown",
+            )
         return video
 
     def _input(self, output: OutputSpec) -> Input:
@@ -165,8 +218,16 @@ class _Planner:
             return whole_input()
         return part_input(self.info, output.start, output.end)
 
+    def _sounds(self, output: Tracked, source: Input) -> tuple[Chosen, ...]:
+        """Return the sounds of an output. A part may lie before or after a sound, which is then left out."""
+        sounds = chosen_sounds(output.audio, self.info, _default_sound(output))
+        if source.start is None:
+            return sounds
+        times = timeline(self.info, source, (), ())
+        return tuple(one for one in sounds if times.has(one.stream))
+
     def _seconds(self, output: OutputSpec) -> float | None:
-        """Return how much of the source the output needs."""
+        """Return how many seconds of the source the output needs."""
         if (length := self.info.duration_seconds) is None:
             return None
         return max(0.0, min(output.end or length, length) - (output.start or 0.0))
@@ -177,11 +238,17 @@ class _Planner:
         for output in self.outputs:
             if isinstance(output, Pictured) or output.optional:
                 continue
-            streams = used.setdefault(self._input(output), [])
+            source = self._input(output)
+            streams = used.setdefault(source, [])
             if _has_pictures(output) and self.info.video:
                 streams.append(self.info.video)
-            streams += [one.stream for one in chosen_sounds(output.audio, self.info, _default_sound(output))]
+            streams += [one.stream for one in self._sounds(output, source)]
         return used
+
+
+def _truncation_warnings(info: MediaInfo) -> Iterator[PlanWarning]:
+    if (problem := truncation_of(info)) is not None:
+        yield PlanWarning("source_truncated", None, problem)
 
 
 def _has_pictures(output: Tracked) -> bool:
@@ -199,14 +266,23 @@ def _no_pictures(output: OutputSpec) -> MediaError:
 
 
 def _refuse_a_late_start(output: OutputSpec, info: MediaInfo) -> None:
-    """Raise for an output that would begin after the end of the source."""
-    length = info.duration_seconds
-    if info.video is not None and (isinstance(output, Pictured) or _has_pictures(output)):
-        length = info.video.duration_seconds or length
-    if output.start is not None and length is not None and output.start >= length:
+    """Raise for an output that would begin after the end of the source, or after its last picture began."""
+    if output.start is None:
+        return
+    video = info.video if isinstance(output, Pictured) or _has_pictures(output) else None
+    length = (video.duration_seconds if video else None) or info.duration_seconds
+    if length is not None and output.start >= length:
         raise MediaError(
             ErrorCode.OUTPUT_UNSUPPORTED,
             f"output {output.name} would start at {output.start:g} s, and the source has only {length:.2f} s",
+        )
+    if video is None or video.latest_seconds is None or isinstance(output, ImageOutput):
+        return
+    begin = info.start_seconds + (part_input(info, output.start, None).start or 0.0)
+    if begin > video.latest_seconds + _ROUNDING_S:
+        raise MediaError(
+            ErrorCode.OUTPUT_UNSUPPORTED,
+            f"output {output.name} would start at {output.start:g} s, and no picture begins after that",
         )
 
 

@@ -1,5 +1,6 @@
-"""Which sound tracks an output gets, and with which rate, channels and labels."""
+"""Choose the sound tracks of an output, and their rates, channels and labels."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,6 +11,10 @@ from euterpe.domain.outputs.sound import Channels
 from euterpe.media.packaging.languages import is_spoken
 from euterpe.media.planning.tree import PlanWarning, TrackLabels
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
+
+# The names of layouts, as ffmpeg writes them: the channels, then the LFE, then the height channels.
+_LFE, _HEIGHTS = re.compile(r"[0-9]+\.1(?![0-9])"), re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+_OF_2_1, _OF_5_1, _OF_6_1, _OF_7_1 = 3, 6, 7, 8
 
 Wanted = Audio | Sequence[Audio] | Literal["all"] | None
 
@@ -23,6 +28,8 @@ class Chosen:
     kbps: int | None
     channels: Channels
     labels: TrackLabels
+    asked: Audio
+    is_copied: bool = False
 
     @property
     def rate(self) -> int:
@@ -30,7 +37,7 @@ class Chosen:
 
 
 def chosen_sounds(wanted: Wanted, info: MediaInfo, default_codec: str) -> tuple[Chosen, ...]:
-    """Return the tracks to make, the default track first. A source without sound has none."""
+    """Return the sound tracks to make, the default track first. Return none for a source without sound."""
     found = list(dict.fromkeys(_pairs(wanted, info)))
     return tuple(
         Chosen(
@@ -39,6 +46,7 @@ def chosen_sounds(wanted: Wanted, info: MediaInfo, default_codec: str) -> tuple[
             audio.bitrate_kbps or _default_kbps(audio, stream, default_codec),
             audio.channels,
             TrackLabels(stream.language, stream.title, is_default=place == 0),
+            audio,
         )
         for place, (stream, audio) in enumerate(found)
     )
@@ -96,13 +104,42 @@ def sound_warnings(
             yield PlanWarning(
                 "audio_channels_reduced", output, f"sound with {before} channels is mixed down to {after}"
             )
+        elif not one.is_copied and (layout := _lost_heights(one)) is not None:
+            yield PlanWarning(
+                "audio_channels_reduced", output, f"the height channels of {layout} are mixed into 7.1"
+            )
 
 
 def channels_of(one: Chosen) -> int:
-    """Return the number of channels of the track that is made."""
+    """Return the number of channels of the encoded track."""
     return _channels(CODECS[one.codec], one.channels, one.stream)
+
+
+def has_all_channels(one: Chosen) -> bool:
+    """Return whether the encoded track has a place for each channel of its source."""
+    return one.stream.channels is not None and channels_of(one) >= one.stream.channels
 
 
 def _channels(codec: Codec, wanted: Channels, stream: StreamInfo) -> int:
     source = stream.channels or 2
-    return {"mono": 1, "stereo": min(source, 2), "keep": min(source, codec.most_channels)}[wanted]
+    kept = _channels_with_lfe(codec, stream, source)
+    return {"mono": 1, "stereo": min(source, 2), "keep": min(kept, codec.most_channels)}[wanted]
+
+
+def _channels_with_lfe(codec: Codec, stream: StreamInfo, source: int) -> int:
+    """Return the number of channels of the smallest usual layout that keeps the LFE of the source.
+
+    ffmpeg mixes 2.1 into 3.0 without the LFE.
+    """
+    if codec.name == "aac" and source == _OF_6_1:
+        return _OF_7_1  # browsers do not read the table that AAC needs for 6.1 and 7.0
+    # ffmpeg takes three channels without a layout for 2.1.
+    layout = stream.layout or ("2.1" if source == _OF_2_1 else "")
+    return _OF_5_1 if _OF_2_1 <= source < _OF_5_1 and _LFE.match(layout) else source
+
+
+def _lost_heights(one: Chosen) -> str | None:
+    """Return the layout of the source if it has height channels that the codec mixes into others."""
+    layout = one.stream.layout
+    is_mixed = one.codec in ("aac", "opus") and channels_of(one) == one.stream.channels
+    return layout if is_mixed and layout and _HEIGHTS.match(layout) else None

@@ -1,8 +1,8 @@
-"""Plan pictures, each found by a seek: stills at moments, sprite sheets with WebVTT, animated previews."""
+"""Plan pictures: stills at moments of the source, sprite sheets with WebVTT, and animated previews."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.outputs import BEST, ImageOutput, PictureOutput, PreviewOutput, SpriteOutput
@@ -19,7 +19,7 @@ from euterpe.media.planning.picture import (
     padded,
     shown_size,
 )
-from euterpe.media.planning.timeline import part_input, whole_input
+from euterpe.media.planning.timeline import part_input, timeline, whole_input
 from euterpe.media.planning.tree import (
     Best,
     Command,
@@ -33,30 +33,41 @@ from euterpe.media.planning.tree import (
     Still,
     StillFormat,
 )
+from euterpe.media.planning.watermark import ChosenWatermark, overlay
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import MAX_PIXELS
 
 _THUMBNAIL_LINES, _MOST_ROWS, _LONGEST_JPEG_SIDE = 90, 10, 65_500
-# This is enough for a picture every nine seconds of a 24-hour source. The pictures fill at most 1,000 sheets.
+# The maximum number of thumbnails of all sprites of a job. This is enough for a picture every nine seconds of
+# a 24-hour source, and makes at most 1,000 sheets.
 _MOST_SMALL_PICTURES = 10_000
-# `best` compares so many pictures. Only keyframes are decoded: 100 of them are 3 minutes of a usual film.
+# The number of pictures that `best` compares. Only keyframes are decoded if there are enough of them: 100
+# keyframes cover 3 minutes of a usual film.
 _BEST_OF, _LEAST_BEST_OF, _BEST_FROM = 100, 5, 0.05
-# `best` and GIF keep all their pictures in memory at once.
+# `best` and GIF keep all their pictures in memory at the same time.
 _MOST_HELD_BYTES = 1 << 30
+# Do not decode keyframes alone if the sound begins later than this after the pictures. In a source whose
+# sound began two minutes late, ffmpeg gave the pictures times 120 s below 0, and dropped them.
+_LATE_SOUND_S = 0.5
 _SUFFIX = {"jpeg": "jpg", "webp": "webp", "avif": "avif", "gif": "gif"}
 
 
-def image(output: ImageOutput, info: MediaInfo, video: StreamInfo) -> list[Command]:
-    """Return a command for each picture of `at`. It decodes from the keyframe before the moment on."""
-    size = _of_width(shown_size(video, output.crop), output.width)
+def image(
+    output: ImageOutput, info: MediaInfo, video: StreamInfo, watermark: ChosenWatermark | None = None
+) -> list[Command]:
+    """Return a command for each moment of `at`. A command decodes from the keyframe before its moment."""
+    size = _of_width(shown_size(video, output.crop, output.rotate), output.width)
     commands = []
     for number, moment in enumerate(output.at, start=1):
         builder = CommandBuilder(seconds=None, outputs=[output.name])
         source, pick = _at(moment, output, info, video)
         picture = _picture(video, builder.input(source), output, _colour(output.format))
         path = f"{output.name}/{number}.{_SUFFIX[output.format]}"
-        scale = builder.scale(builder.picture(replace(picture, pick=pick)), size, padded(size, output.pad))
-        still = Still("still", path, scale, output.format)
+        over = overlay(builder, watermark, size)
+        chosen = builder.picture(replace(picture, pick=pick, shift=_shift(source, info, video)))
+        still = Still(
+            "still", path, builder.scale(chosen, size, padded(size, output.pad), over), output.format
+        )
         builder.products.append(still)
         commands.append(builder.build(is_optional=output.optional))
     return commands
@@ -66,22 +77,24 @@ def _at(moment: str, output: ImageOutput, info: MediaInfo, video: StreamInfo) ->
     picture = 1 / (video.fps or USUAL_FPS)
     begin, end = output.start or 0.0, min(output.end or length_of(info, video), length_of(info, video))
     if moment == BEST:
-        start = begin + _BEST_FROM * (end - begin)
+        start = max(begin, min(begin + _BEST_FROM * (end - begin), _last_begin(video, picture)))
         source = part_input(info, start, end)
-        # In a short part, or with rare keyframes, there may be none after the start.
-        only = _has_keyframes(video, end - start)
+        # A short part of a source with rare keyframes may contain no keyframe. Then decode all its pictures.
+        only = _has_keyframes(info, video, end - start)
         count = max(_LEAST_BEST_OF, min(_BEST_OF, _MOST_HELD_BYTES // (3 * shown_size(video).pixels)))
-        return Input(source.start, source.seconds, keyframes_only=only), Best("best", count)
+        return replace(source, keyframes_only=only), Best("best", count)
     share = float(moment[:-1])
     wanted = begin + ((end - begin) * share / 100 if moment.endswith("%") else share)
     seek = part_input(info, max(0.0, min(wanted, end - picture)), None)
-    return Input(seek.start, None, keeps_lead=True), Moment("moment", round(picture / 2, 6))
+    return replace(seek, keeps_lead=True), Moment("moment", round(picture / 2, 6))
 
 
-def sprite(output: SpriteOutput, info: MediaInfo, video: StreamInfo) -> tuple[Command, PlannedText | None]:
-    """Return the command of the sheets, and the WebVTT file with the place of each picture."""
+def sprite(
+    output: SpriteOutput, info: MediaInfo, video: StreamInfo, watermark: ChosenWatermark | None = None
+) -> tuple[Command, PlannedText | None]:
+    """Return the command that makes the sheets, and the WebVTT file with the position of each picture."""
     begin, length, count = output.start or 0.0, _part_length(output, info, video), _count(output, info, video)
-    shown = shown_size(video, output.crop)
+    shown = shown_size(video, output.crop, output.rotate)
     small = _of_width(shown, output.width) if output.width else fitted(shown, _THUMBNAIL_LINES, "mjpeg")
     around = padded(small, output.pad)
     most_rows = MAX_PIXELS // (output.columns * (around or small).pixels)
@@ -93,12 +106,14 @@ def sprite(output: SpriteOutput, info: MediaInfo, video: StreamInfo) -> tuple[Co
         )
     builder = CommandBuilder(seconds=length, outputs=[output.name])
     source = part_input(info, begin, output.end) if output.start or output.end else whole_input()
-    # Keyframes alone cost a twelfth of the time. They suffice if there are four in each interval.
-    only = _has_keyframes(video, output.interval_seconds)
-    source = Input(source.start, source.seconds, keyframes_only=only)
+    # Decoding only the keyframes takes a twelfth of the time. They suffice if each interval has four of them.
+    only = _has_keyframes(info, video, output.interval_seconds)
+    source = replace(source, keyframes_only=only)
     pick = Every("every", output.interval_seconds, count)
     picture = _picture(video, builder.input(source), output, colour.JPEG)
-    scale = builder.scale(builder.picture(replace(picture, pick=pick)), small, around)
+    over = overlay(builder, watermark, small)
+    chosen = builder.picture(replace(picture, pick=pick, shift=_shift(source, info, video)))
+    scale = builder.scale(chosen, small, around, over)
     still = Still("still", f"{output.name}/%d.jpg", scale, "jpeg", output.columns, rows, grid.sheets(count))
     builder.products.append(still)
     text = None
@@ -112,22 +127,44 @@ def sprite(output: SpriteOutput, info: MediaInfo, video: StreamInfo) -> tuple[Co
     return builder.build(is_optional=output.optional), text
 
 
-def _has_keyframes(video: StreamInfo, seconds: float) -> bool:
-    """Return whether there are at least four keyframes in this time."""
-    return video.keyframe_interval is not None and 4 * video.keyframe_interval <= seconds
+def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
+    """Return whether this time has at least four keyframes, and ffmpeg gives them their right times.
+
+    With too few decoded pictures, ffmpeg may not learn when the pictures begin, and counts the times from the
+    start of the sound.
+    """
+    if video.keyframe_interval is None or video.first_seconds is None:
+        return False
+    sounds = [
+        one.first_seconds for one in info.streams if one.kind == "audio" and one.first_seconds is not None
+    ]
+    is_late = min(sounds, default=video.first_seconds) > video.first_seconds + _LATE_SOUND_S
+    return not is_late and 4 * video.keyframe_interval <= seconds
 
 
-def preview(output: PreviewOutput, info: MediaInfo, video: StreamInfo) -> Command:
-    """Return the command of a short animation without sound."""
+def _last_begin(video: StreamInfo, picture: float) -> float:
+    """Return the latest time at which a seek finds a picture: half a picture before the last one."""
+    if video.latest_seconds is None or video.first_seconds is None:
+        return inf
+    return video.latest_seconds - video.first_seconds - picture / 2
+
+
+def preview(
+    output: PreviewOutput, info: MediaInfo, video: StreamInfo, watermark: ChosenWatermark | None = None
+) -> Command:
+    """Return the command that makes a short animation without sound."""
     length = length_of(info, video)
     end = min(output.end or length, length)
-    start = output.start if output.start is not None else max(0.0, end * 0.1)
-    seconds = min(output.seconds, max(end - start, 1 / (video.fps or USUAL_FPS)))
+    picture = 1 / (video.fps or USUAL_FPS)
+    usual = max(0.0, min(end * 0.1, _last_begin(video, picture)))
+    start = usual if output.start is None else output.start
+    seconds = min(output.seconds, max(end - start, picture))
     builder = CommandBuilder(seconds=seconds, outputs=[output.name])
     source = part_input(info, min(start, max(0.0, end - seconds)), None)
-    place = builder.input(Input(source.start, round(seconds, 6)))
-    picture = builder.picture(replace(_picture(video, place, output, _colour(output.format)), fps=output.fps))
-    size = _of_width(shown_size(video, output.crop), output.width)
+    source = replace(source, seconds=round(seconds, 6))
+    changes = _picture(video, builder.input(source), output, _colour(output.format))
+    picture = builder.picture(replace(changes, fps=output.fps, shift=_shift(source, info, video)))
+    size = _of_width(shown_size(video, output.crop, output.rotate), output.width)
     path = f"{output.name}.{_SUFFIX[output.format]}"
     kind: StillFormat = "animated_webp" if output.format == "webp" else "gif"
     if kind == "gif" and 4 * seconds * output.fps * size.pixels > _MOST_HELD_BYTES:
@@ -136,9 +173,8 @@ def preview(output: PreviewOutput, info: MediaInfo, video: StreamInfo) -> Comman
             f"output {output.name}: a GIF of {seconds:g} s at {size.width}×{size.height} would be too large; "
             "make it shorter, smaller or slower, or choose WebP",
         )
-    builder.products.append(
-        Still("still", path, builder.scale(picture, size, padded(size, output.pad)), kind)
-    )
+    scale = builder.scale(picture, size, padded(size, output.pad), overlay(builder, watermark, size))
+    builder.products.append(Still("still", path, scale, kind))
     return builder.build(is_optional=output.optional)
 
 
@@ -166,9 +202,9 @@ class Grid:
 
 
 def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
-    """Raise when the sprites need too many pictures, because a source of a few KB may claim to last 30 years.
+    """Raise `MediaError` when the sprites of a job need too many pictures.
 
-    Call this function before planning any sprite.
+    A source of a few KB may declare a duration of 30 years, so call this function before planning any sprite.
     """
     video = info.video
     count = sum(_count(sprite, info, video) for sprite in sprites) if video else 0
@@ -194,9 +230,14 @@ def length_of(info: MediaInfo, video: StreamInfo) -> float:
     if (length := video.duration_seconds or info.duration_seconds) is None:
         raise MediaError(
             ErrorCode.SOURCE_UNSUPPORTED,
-            "the source does not tell how long it is: no moment in it can be found",
+            "the source does not declare its duration, so no moment in it can be found",
         )
     return length
+
+
+def _shift(source: Input, info: MediaInfo, video: StreamInfo) -> float:
+    """Return the seconds to subtract from the times after the seek, so that the part starts at 0."""
+    return 0.0 if source.lead_in is None else timeline(info, source, [video], [video]).shift
 
 
 def _picture(video: StreamInfo, source: int, output: PictureOutput, made: PictureColour) -> Picture:
@@ -207,6 +248,7 @@ def _picture(video: StreamInfo, source: int, output: PictureOutput, made: Pictur
         colour=made,
         deinterlacing=deinterlacing(video, None),
         cut=cut(video, output.crop),
+        turn=output.rotate,
         tone_map=colour.tone_map(video),
     )
 

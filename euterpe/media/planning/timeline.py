@@ -1,54 +1,76 @@
-"""The times of outputs: which moment of the source becomes 0, so that picture and sound begin together.
+"""The times of outputs: choose the moment of the source that becomes 0, and keep picture and sound in sync.
 
-ffmpeg subtracts the start of the container from all times; for formats with jumps in time (MPEG-TS) it
-subtracts the earliest start of the streams that are used. `Timeline.shift` is what is left to subtract.
+ffmpeg subtracts the start of the container from all times. For formats with jumps in time (MPEG-TS), it
+subtracts the earliest start of the streams that it reads. `Timeline.shift` must be subtracted in addition.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Input
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# Sound that begins at most this much before the first picture is cut: encoders put silence there, and every
-# picture then keeps its exact time. Before a later first picture, black pictures are shown.
+# Sound that begins at most this much before the first picture is cut, so that it begins with the picture:
+# encoders put silence there, and every picture keeps its exact time. If the sound begins earlier than that,
+# black pictures are shown until the first picture.
 _LEAD_S = 0.1
-# A shorter rest of a stream may have less than one frame of sound.
+# A remainder of a stream that is shorter than this may have less than one frame of sound.
 _LEAST_PART_S = 0.1
-# Black pictures are shown ten times a second, so that segments can begin among them. A longer lead is
-# refused, because a source of a few KB may claim any number of seconds.
+# Ten black pictures per second are shown before the first picture, so that segments can begin among them. A
+# lead of more than an hour is refused, because a source of a few KB may claim any number of seconds.
 BLACK_FPS, _LONGEST_LEAD_S = 10, 3600.0
 # Ends may differ by this much, because containers round them, encoders add padding, and the last picture has
 # no duration. A larger difference means that media is missing.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
+# In these containers ffmpeg seeks to any packet, and loses the pictures before the next keyframe: a part that
+# should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters keep only the
+# part.
+_SEEKS_TO_ANY_PACKET = ("mpegts", "mpeg")
+# ffmpeg begins to decode four mean keyframe intervals before the part, but at least 20 s before it, so that
+# there is a keyframe before the part. x264 and x265 make one every 250 pictures, which is 20 s at 12.5
+# pictures per second.
+_LEAST_LEAD_IN_S, _INTERVALS = 20.0, 4
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The shift of all times of an output (it may be negative), and the time before its first picture.
+    """The times of one output.
 
-    `zero` is the time of the container that becomes 0, and `seconds` the length of a part.
+    `shift` is subtracted from all times, and may be negative. `lead` is the time before the first picture.
+    `zero` is the time in the source that becomes 0. `seconds` is the length of the part of the source.
     """
 
     shift: float
     lead: float
     zero: float
     seconds: float | None
+    has_known_ends: bool = True
+
+    def silent_seconds_before(self, stream: StreamInfo) -> int:
+        """Return the whole seconds of silence to add before a stream that begins late.
+
+        The resampler adds the rest, one to two seconds, up to the exact beginning of the stream.
+        """
+        if stream.first_seconds is None:
+            return 0
+        return max(0, floor(stream.first_seconds - self.zero) - 1)
 
     def has(self, stream: StreamInfo) -> bool:
-        """Return whether the stream has anything in a part; without known ends, assume so."""
+        """Return whether the stream has media in the part. A stream of unknown end counts as endless."""
         first = stream.first_seconds
         if self.seconds is not None and first is not None and first >= self.zero + self.seconds:
             return False
         return stream.end_seconds is None or stream.end_seconds > self.zero + _LEAST_PART_S
 
     def least_end_of(self, stream: StreamInfo) -> float | None:
-        """Return where the stream ends in a complete output at the earliest, or None if that is not known."""
-        if stream.end_seconds is None:
+        """Return the earliest end of the stream in a complete output, or None if it is not known."""
+        if stream.end_seconds is None or not self.has_known_ends:
             return None
-        # x264, x265 and SVT-AV1 do not keep the length of the last picture, which may be long in slides.
+        # x264, x265 and SVT-AV1 do not keep the duration of the last picture, which may be long in a slide
+        # show.
         kept = stream.latest_seconds if stream.kind == "video" else None
         end = max(0.0, (stream.end_seconds if kept is None else kept) - self.zero)
         if self.seconds is not None:
@@ -65,16 +87,31 @@ def part_input(info: MediaInfo, start: float | None, end: float | None) -> Input
     """Return the input for the part of a source from `start` to `end`, in seconds from its beginning."""
     begin = _beginning(info, [one for one in (info.video, info.audio) if one]).start + (start or 0.0)
     seconds = None if end is None else end - (start or 0.0)
-    return Input(start=max(0.0, round(begin - info.start_seconds, 6)), seconds=seconds)
+    opened = max(0.0, round(begin - info.start_seconds, 6))
+    return Input(start=opened, seconds=seconds, lead_in=_lead_in(info, opened))
+
+
+def _lead_in(info: MediaInfo, start: float) -> float | None:
+    """Return how many seconds to decode before the start of the part, or None if a seek is exact."""
+    if info.container not in _SEEKS_TO_ANY_PACKET or (video := info.video) is None:
+        return None
+    # If the end is not known, the times may jump, and a seek may stop anywhere.
+    if video.keyframe_interval is None or video.end_seconds is None:
+        return start
+    return min(start, max(_LEAST_LEAD_IN_S, _INTERVALS * video.keyframe_interval))
 
 
 def timeline(
     info: MediaInfo, source: Input, used: Sequence[StreamInfo], own: Sequence[StreamInfo]
 ) -> Timeline:
-    """Return the timeline of an output with the streams `own`, in a command that reads the streams `used`."""
+    """Return the timeline of an output.
+
+    `own` are its streams, and `used` are all streams that its command reads.
+    """
     if source.start is not None:
         opened = info.start_seconds + source.start
-        begins = max(opened, _origin(info, used)) if info.has_discontinuities else opened
+        sought = info.start_seconds + (source.seek or 0.0)
+        begins = max(sought, _origin(info, used)) if info.has_discontinuities else sought
         return Timeline(round(opened - begins, 6), 0.0, opened, source.seconds)
     first = _beginning(info, own)
     return Timeline(round(first.start - _origin(info, used), 6), first.lead, first.start, None)
@@ -82,8 +119,8 @@ def timeline(
 
 @dataclass(frozen=True)
 class _Beginning:
-    start: float  # in the time of the container
-    lead: float  # from the start to the first picture
+    start: float  # container time
+    lead: float  # seconds from the start to the first picture
 
 
 def _beginning(info: MediaInfo, own: Sequence[StreamInfo]) -> _Beginning:

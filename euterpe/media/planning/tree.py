@@ -1,9 +1,13 @@
-"""The plan of a job, as frozen data: commands that ffmpeg runs, the files that they make, and warnings.
+"""The plan of a job, as frozen data: measurements, commands that ffmpeg runs, their files, and warnings.
 
 A command opens the source one or more times (`Input`), changes its pictures once (`Picture`), scales them in
-a cascade (`Scale`), prepares its sound (`Sound`), encodes both (`VideoTrack`, `AudioTrack`) and writes files
-(`File`, `Rendition`, `Still`). A node refers to an earlier node of the same command by its place in the list.
-`argv.py` turns a command into arguments. All values are numbers and names from closed lists.
+a cascade (`Scale`), prepares its sound (`Sound`), encodes both (`VideoTrack`, `AudioTrack`) or copies a
+stream (`CopiedTrack`), and writes files (`File`, `Rendition`, `Still`). A node refers to an earlier node of
+the same command by its index in its list. `argv.py` turns a command into arguments. All values are numbers
+and names from closed lists.
+
+Some numbers must be measured in the source first. The plan then has measurements, which run before the
+commands, and a goal instead of each such number. `measurements.py` replaces the goals by numbers.
 """
 
 from dataclasses import dataclass
@@ -13,8 +17,11 @@ from pydantic import Field
 
 from euterpe.domain.codecs import CODECS
 from euterpe.domain.model import Choice
+from euterpe.domain.outputs.quality import Metric
+from euterpe.media.whitelist import PICTURE_DECODERS
 
 CodecName = Annotated[str, Choice(tuple(CODECS))]
+PictureContainer = Annotated[str, Choice(tuple(PICTURE_DECODERS))]
 Deinterlacing = Literal["none", "frame", "field"]
 DynamicRange = Literal["sdr", "pq", "hlg"]
 Muxer = Literal["mp4", "mov", "webm", "ipod", "mp3", "opus", "flac"]
@@ -22,6 +29,8 @@ StillFormat = Literal["jpeg", "webp", "avif", "animated_webp", "gif"]
 Layout = Literal["mono", "stereo", "3.0", "4.0", "quad", "5.0", "5.1", "6.1", "7.1", "keep"]
 TagName = Literal["title", "artist", "album", "genre", "date", "comment", "copyright"]
 Pass = Literal[1, 2]
+Turn = Literal[0, 90, 180, 270]
+VmafModel = Literal["vmaf_v0.6.1", "vmaf_4k_v0.6.1"]
 
 
 @dataclass(frozen=True)
@@ -36,17 +45,32 @@ class PictureColour:
 
 @dataclass(frozen=True)
 class Input:
-    """One opening of the source. `start` and `seconds` are a part of it; None means all of it."""
+    """One input of ffmpeg: the source, or a watermark.
+
+    `start` and `seconds` define a part of the source; None means all of it. If ffmpeg cannot seek to
+    keyframes, it starts `lead_in` seconds earlier, and filters cut the part out. None means that the seek is
+    exact.
+    """
 
     start: float | None = None
     seconds: float | None = None
     keyframes_only: bool = False
-    keeps_lead: bool = False  # also yield the pictures between the keyframe before `start` and `start`
+    keeps_lead: bool = False  # also yield the pictures from the keyframe before `start` up to `start`
+    is_sample: bool = False  # one of the inputs of a `Joined`
+    watermark: int | None = None  # the index of the watermark's file in the plan; None means the source
+    lead_in: float | None = None
+
+    @property
+    def seek(self) -> float | None:
+        """Return the time to which ffmpeg seeks, or None if it reads from the beginning."""
+        if self.start is None or self.lead_in is None:
+            return self.start
+        return round(self.start - self.lead_in, 6) or None
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The first picture from `lead` seconds before the start of the input on, or else the last picture."""
+    """The first picture from `lead` seconds before the start of the input, or else the last picture."""
 
     kind: Literal["moment"]
     lead: float
@@ -84,18 +108,27 @@ class CropArea:
 
 @dataclass(frozen=True)
 class ToneMap:
-    """The mapping of HDR pictures to SDR: the curve, and the brightest value as a multiple of 203 nits."""
+    """The mapping of HDR pictures to SDR: the transfer curve, and the peak as a multiple of 203 nits."""
 
     curve: Literal["pq", "hlg"]
     peak: float
 
 
 @dataclass(frozen=True)
+class Joined:
+    """Inputs that are joined one after the other from the time 0: their number, and their picture size."""
+
+    count: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
 class Picture:
-    """The changes of a video stream that all its outputs share, made once.
+    """The changes of a video stream that are made once, for all outputs that share them.
 
     `shift` is subtracted from each time, so that the outputs begin at 0. `lead` is the time before the first
-    picture, which black pictures fill. `given` is the colour of the source, `colour` that of the result.
+    picture, which black pictures fill. `given` is the colour of the source, and `colour` that of the result.
     """
 
     input: int
@@ -106,15 +139,40 @@ class Picture:
     lead: float = 0.0
     deinterlacing: Deinterlacing = "none"
     fps: float | None = None  # None keeps the time of each picture
+    most_fps: float | None = None  # the rate to which bursts are thinned, before the deinterlacing
     cut: CropArea | None = None
+    turn: Turn = 0  # clockwise, after the cut
     tone_map: ToneMap | None = None
     is_ten_bit: bool = False
     pick: Pick | None = None  # None keeps all pictures
+    joined: Joined | None = None
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A watermark of a given size, which is laid over pictures at a given position.
+
+    Some files have the transparency of their picture in a separate stream, `alpha_stream`.
+    """
+
+    input: int
+    stream: int
+    given: PictureColour
+    width: int
+    height: int
+    left: int
+    top: int
+    opacity: float
+    alpha_stream: int | None = None
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Pictures of one size, made from the pictures of a larger `Scale` (`parent`) or of `picture` itself."""
+    """Pictures of one size, made from the pictures of a larger `Scale` (`parent`) or of `picture` itself.
+
+    The overlay is laid over the scaled pictures before they are padded. Smaller scales are made from the
+    pictures without the overlay.
+    """
 
     picture: int
     width: int
@@ -122,6 +180,7 @@ class Scale:
     parent: int | None = None
     padded_width: int | None = None
     padded_height: int | None = None
+    overlay: Overlay | None = None
 
     @property
     def shown_width(self) -> int:
@@ -141,8 +200,44 @@ class HdrMetadata:
 
 
 @dataclass(frozen=True)
+class SearchResult:
+    """The rate factor that a search has chosen, its predicted VMAF, and the length of the samples."""
+
+    crf: int
+    predicted_vmaf: float
+    sample_seconds: float
+
+
+@dataclass(frozen=True)
+class QualityCheck:
+    """The quality measurement of an encode: decode it again, and compare it with the encoder's input.
+
+    `number` is unique in the plan, and part of the names of the result files. VMAF is computed for one
+    picture in every `interval`.
+    """
+
+    metrics: tuple[Metric, ...]
+    model: VmafModel
+    least_vmaf: float | None = None
+    number: int = 0
+    interval: int = 1
+    search: SearchResult | None = None  # how the rate factor of the encode was found
+
+
+@dataclass(frozen=True)
+class VmafGoal:
+    """The target VMAF of an encode.
+
+    `measurement` is the index of its search among the plan's measurements.
+    """
+
+    vmaf: float
+    measurement: int = 0
+
+
+@dataclass(frozen=True)
 class VideoTrack:
-    """One encode of the pictures of a `Scale`. With `grid_seconds` keyframes are at its multiples only."""
+    """One encode of the pictures of a `Scale`. With `grid_seconds`, keyframes are only at its multiples."""
 
     scale: int
     codec: CodecName
@@ -150,26 +245,61 @@ class VideoTrack:
     threads: int
     keyframe_pictures: int
     crf: int | None = None
-    kbps: int | None = None  # the average rate, or without one, the rate that CRF may not exceed
-    most_kbps: int | None = None
+    kbps: int | None = None  # the average rate; None for a constant quality
+    most_kbps: int | None = None  # the highest rate
     grid_seconds: int | None = None
     is_ten_bit: bool = False
     hdr: HdrMetadata | None = None
-    # An average rate is held by two passes. The first one writes what it learned to files of this name.
+    # An average rate needs two passes. The first pass writes its statistics to files whose names begin with
+    # `statistics`.
     pass_number: Pass | None = None
     statistics: str = ""
+    quality: QualityCheck | None = None
+    goal: VmafGoal | None = None  # instead of `crf`, until the search has chosen it
+
+
+@dataclass(frozen=True)
+class LoudnessGoal:
+    """The target loudness of a sound in LUFS, and its highest true peak in dBTP.
+
+    `measurement` is the index of its `LoudnessMeasurement` among the plan's measurements. The encoder lowers
+    the level by `encoder_loss` dB.
+    """
+
+    kind: Literal["goal"]
+    target: float
+    true_peak: float
+    encoder_loss: float = 0.0
+    measurement: int = 0
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A change of the volume. `measured_lufs` is the loudness before the change, or None for silence.
+
+    The encoder lowers the level by `encoder_loss`, so its input is made louder by the same amount.
+    """
+
+    kind: Literal["gain"]
+    decibels: float
+    measured_lufs: float | None
+    encoder_loss: float = 0.0
 
 
 @dataclass(frozen=True)
 class Sound:
-    """The sound of a stream from the time 0 of its outputs on: late sound is padded, early sound is cut."""
+    """The sound of a stream, from the time 0 of its outputs: late sound is padded, early sound is cut.
+
+    `silent_seconds` is the silence to add before late sound. The resampler adds one to two seconds more.
+    """
 
     input: int
     stream: int
     rate: int
     layout: Layout
     shift: float = 0.0
-    pads: bool = True
+    silent_seconds: int = 0
+    gain: Annotated[LoudnessGoal | Gain, Field(discriminator="kind")] | None = None
 
 
 @dataclass(frozen=True)
@@ -180,8 +310,24 @@ class AudioTrack:
 
 
 @dataclass(frozen=True)
+class CopiedTrack:
+    """A stream whose packets are not changed. `shift` is subtracted from their times."""
+
+    input: int
+    stream: int
+    kind: Literal["video", "audio"]
+    codec: CodecName
+    shift: float = 0.0
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True)
 class TrackLabels:
-    """The words by which a player offers a track. They come from the source, and never become options."""
+    """The words that a player shows for a track.
+
+    They come from the source, and never become options of ffmpeg.
+    """
 
     language: str | None = None
     title: str | None = None
@@ -190,15 +336,33 @@ class TrackLabels:
 
 @dataclass(frozen=True)
 class MuxedTrack:
-    """A track of a file: the place of its encode in the command's `videos` or `audios`.
+    """A track of a file.
 
-    `least_end` is where it ends at the earliest, in seconds, or None if that is not known.
+    `place` is the index of its encode in `videos` or `audios`, or of its copy in `copies`.
+    `least_end` is the earliest accepted end of the track, in seconds, or None if its end is not known.
     """
 
     kind: Literal["video", "audio"]
     place: int
     labels: TrackLabels = TrackLabels()
     least_end: float | None = None
+    is_copied: bool = False
+
+
+@dataclass(frozen=True)
+class SubtitleTrack:
+    """A text track of the source, which becomes WebVTT or the timed text of MP4.
+
+    `shift` is the time in the source that becomes 0. All cues end by `seconds`, the length of the part. None
+    means the end of the output.
+    """
+
+    stream: int
+    name: str
+    labels: TrackLabels
+    is_forced: bool
+    shift: float
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -211,7 +375,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class File:
-    """A file with one or more tracks. With `keeps_tags` it has the tags and chapters of the source."""
+    """A file with one or more tracks. With `keeps_tags`, it has the tags and chapters of the source."""
 
     kind: Literal["file"]
     path: str
@@ -220,7 +384,8 @@ class File:
     is_fragmented: bool = False
     keeps_tags: bool = False
     tags: tuple[Tag, ...] = ()
-    input: int = 0  # whose tags and chapters are kept
+    input: int = 0  # the index of the input that `keeps_tags` refers to
+    subtitles: tuple[SubtitleTrack, ...] = ()  # they follow the other tracks
 
 
 @dataclass(frozen=True)
@@ -270,31 +435,71 @@ class Command:
     sounds: tuple[Sound, ...] = ()
     videos: tuple[VideoTrack, ...] = ()
     audios: tuple[AudioTrack, ...] = ()
+    copies: tuple[CopiedTrack, ...] = ()
     products: tuple[Product, ...] = ()
     outputs: tuple[str, ...] = ()  # the names of the outputs that it makes
-    also_read: tuple[tuple[int, int], ...] = ()  # (input, stream): read, and not used
+    also_read: tuple[tuple[int, int], ...] = ()  # (input, stream) of the streams that are read but not used
     is_optional: bool = False
 
 
 @dataclass(frozen=True)
-class SubtitleTrack:
-    """A text track of the source, which becomes WebVTT.
+class LoudnessMeasurement:
+    """One run of ffmpeg that measures the loudness of a sound (EBU R 128).
 
-    `shift` is the time of the container that becomes 0. Cues end at `seconds`, the length of a part; None
-    means the end of the output.
+    `outputs` are the outputs that need the result. The measurement is optional if all of them are. The other
+    fields are as in `Command`.
     """
 
-    stream: int
-    name: str
-    labels: TrackLabels
-    is_forced: bool
-    shift: float
-    seconds: float | None = None
+    kind: Literal["loudness"]
+    weight: float
+    seconds: float | None
+    inputs: tuple[Input]
+    sound: Sound
+    outputs: tuple[str, ...]
+    also_read: tuple[tuple[int, int], ...] = ()
+    is_optional: bool = False
+
+
+@dataclass(frozen=True)
+class SearchMeasurement:
+    """One run of ffmpeg that encodes samples at each factor of `crfs`, and measures the VMAF of each encode.
+
+    `outputs` are the outputs that need the result. `command` has one encode for each factor.
+    """
+
+    kind: Literal["search"]
+    crfs: tuple[int, ...]
+    command: Command
+    outputs: tuple[str, ...]
+    is_optional: bool = False
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return self.command.inputs
+
+    @property
+    def weight(self) -> float:
+        return self.command.weight
+
+    @property
+    def seconds(self) -> float | None:
+        return self.command.seconds
+
+
+Measurement = Annotated[LoudnessMeasurement | SearchMeasurement, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class SegmentEncryption:
+    """AES-128 encryption of HLS media segments. The key is a secret of the job, and is not in the plan."""
+
+    key_url: str
+    iv: str | None = None  # 32 hex digits; None means the media sequence number
 
 
 @dataclass(frozen=True)
 class Package:
-    """The playlists of an adaptive output, which are written over the segments of its renditions."""
+    """The playlists of an adaptive output. They list the segments of its renditions."""
 
     output: str
     segment_seconds: int
@@ -303,6 +508,7 @@ class Package:
     dash: bool
     trick_play: bool
     subtitles: tuple[SubtitleTrack, ...] = ()
+    encryption: SegmentEncryption | None = None
 
 
 @dataclass(frozen=True)
@@ -317,11 +523,24 @@ class PlannedText:
 
 @dataclass(frozen=True)
 class PlanWarning:
-    """Something of the source or the request that is not in an output."""
+    """A part of the source or of the request that an output lacks."""
 
     code: str
     output: str | None
     message: str
+
+
+@dataclass(frozen=True)
+class WatermarkFile:
+    """The picture file of a watermark, which is fetched in addition to the source."""
+
+    container: PictureContainer
+
+
+def output_of(path: str) -> str:
+    """Return the output that a path belongs to: its folder, or its name without the suffix."""
+    folder, slash, _ = path.partition("/")
+    return folder if slash else path.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -333,3 +552,11 @@ class Plan:
     texts: tuple[PlannedText, ...] = ()
     outputs: tuple[str, ...] = ()  # the names of the outputs, in the order of the request
     warnings: tuple[PlanWarning, ...] = ()
+    tolerates_damage: bool = False  # go on after errors in the source
+    watermarks: tuple[WatermarkFile, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+
+    @property
+    def measures_quality(self) -> bool:
+        """Return whether the quality of an encode is measured."""
+        return any(video.quality for command in self.commands for video in command.videos)

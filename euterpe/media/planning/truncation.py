@@ -1,23 +1,30 @@
-"""Refuse a source that is cut off: its packets end before the end that its headers declare."""
+"""Recognize a source that is cut off: its packets end before the end that its headers declare."""
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# Headers round durations, and count priming and padding of sound. A larger difference means missing media.
-# It is as small as the tolerance of outputs: the hole of a damaged AVI looks like an end that is too early.
+# Declared durations are rounded, and include the priming and padding of sound. A difference above this
+# tolerance means missing media. The tolerance is as small as the tolerance for outputs, because a gap in a
+# damaged AVI file looks like an early end.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.02
 
 
 def refuse_truncated(info: MediaInfo) -> None:
     """Raise `source_truncated` for a source that is cut off."""
+    if (problem := truncation_of(info)) is not None:
+        raise MediaError(ErrorCode.SOURCE_TRUNCATED, problem)
+
+
+def truncation_of(info: MediaInfo) -> str | None:
+    """Return why the source counts as cut off, or None if it seems complete."""
     found = next((one for one in info.streams if _is_cut_off(one, info)), None)
     if found is not None:
-        raise MediaError(
-            ErrorCode.SOURCE_TRUNCATED,
+        return (
             f"the source is cut off: its {found.kind} ends after {found.duration_seconds:.2f} s "
-            f"of {found.declared_seconds:.2f} s",
+            f"of {found.declared_seconds:.2f} s"
         )
+    return "the source is cut off: it ends within one of its boxes" if info.is_cut_off else None
 
 
 def _is_cut_off(stream: StreamInfo, info: MediaInfo) -> bool:
@@ -28,7 +35,8 @@ def _is_cut_off(stream: StreamInfo, info: MediaInfo) -> bool:
     declared = stream.declared_seconds
     pictures = 2 / stream.fps if stream.fps else 0.0  # the last picture may have no duration
     tolerance = max(_LEAST_TOLERANCE_S, pictures, min(_TOLERANCE * declared, _MOST_TOLERANCE_S))
-    # Matroska declares the end of a stream, also if it begins late, and other containers its length.
+    # Matroska declares the time at which a stream ends, even if the stream begins late. Other containers
+    # declare how long the stream is.
     start = 0.0 if info.container == "matroska" else info.start_seconds
     measured = max(stream.duration_seconds, stream.end_seconds - start)
     return measured < declared - tolerance

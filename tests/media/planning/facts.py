@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from pydantic import TypeAdapter
 
-from euterpe.domain.outputs import OutputSpecs
+from euterpe.domain.locations import without_query
+from euterpe.domain.outputs import OutputSpecs, PictureOutput
 from euterpe.media.planning.argv import arguments
+from euterpe.media.planning.loudness import MeasuredLoudness
+from euterpe.media.planning.measurements import settled
 from euterpe.media.planning.planner import plan
-from euterpe.media.planning.tree import Plan
+from euterpe.media.planning.search import MeasuredCurve
+from euterpe.media.planning.tree import LoudnessMeasurement, Plan
 from euterpe.media.sandbox.child_results import LONGEST_SECONDS, MOST
 from euterpe.media.source.colour import Colour
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
-from euterpe.media.whitelist import CONTAINERS, DECODERS
+from euterpe.media.source.watermark_info import WatermarkInfo
+from euterpe.media.whitelist import CONTAINERS, DECODERS, PICTURE_DECODERS
 from tests.domain.strategies import output_lists
 from tests.domain.text_strategies import matching, printable
 
@@ -33,9 +38,22 @@ VIDEO = StreamInfo(
     height=1080,
     fps=25.0,
     is_default=True,
+    profile="High",
+    pixel_format="yuv420p",
+    bit_rate=5_000_000,
+    starts_with_keyframe=True,
 )
 AUDIO = StreamInfo(
-    1, "audio", "aac", 10.0, first_seconds=0.0, end_seconds=10.0, channels=2, sample_rate=48_000
+    1,
+    "audio",
+    "aac",
+    10.0,
+    first_seconds=0.0,
+    end_seconds=10.0,
+    channels=2,
+    sample_rate=48_000,
+    profile="LC",
+    bit_rate=128_000,
 )
 SUBTITLE = StreamInfo(2, "subtitle", "subrip")
 
@@ -53,6 +71,19 @@ def long_film(seconds: float) -> MediaInfo:
     return info(video, seconds=seconds)
 
 
+def watermarks_of(outputs: OutputSpecs) -> dict[str, WatermarkInfo]:
+    """Return the facts of pictures of several kinds and shapes, for the watermarks of these outputs."""
+    urls = [one.watermark.source.url for one in outputs if isinstance(one, PictureOutput) and one.watermark]
+    shapes = [(300, 200), (1, 1), (1, 4096), (4096, 1), (1000, 999)]
+    kinds = [(name, None) for name in PICTURE_DECODERS] + [("mov", 1)]
+    return {
+        without_query(url): WatermarkInfo(
+            *(kinds[place % 6][0], 0, *shapes[place % 5]), alpha_stream=kinds[place % 6][1]
+        )
+        for place, url in enumerate(urls)
+    }
+
+
 def specs(*outputs: dict[str, Any]) -> OutputSpecs:
     """Return outputs that are given as in a request."""
     return _SPECS.validate_python(list(outputs))
@@ -62,7 +93,15 @@ def planned(*outputs: dict[str, Any], facts: MediaInfo | None = None, threads: i
     return plan(specs(*outputs), facts or info(), threads=threads, **more)
 
 
+def measured(made: Plan) -> Plan:
+    """Return the plan settled with plausible results of its measurements."""
+    loudness, curve = MeasuredLoudness(-23.0, -9.5), MeasuredCurve((97.0, 92.0, 80.0, 60.0))
+    results = [loudness if isinstance(one, LoudnessMeasurement) else curve for one in made.measurements]
+    return settled(made, results)
+
+
 def argv_of(made: Plan, place: int = 0) -> tuple[str, ...]:
+    made = measured(made)
     return arguments(made, made.commands[place], FFMPEG)
 
 
@@ -98,6 +137,8 @@ _BOTH: dict[str, SearchStrategy[Any]] = {
     "is_default": st.booleans(),
     "is_forced": st.booleans(),
     "bit_rate": st.none() | _whole,
+    "has_edits": st.booleans(),
+    "profile": st.none() | st.sampled_from(["Main", "High", "Baseline", "LC"]),
 }
 _OF_VIDEO: dict[str, SearchStrategy[Any]] = {
     "width": st.none() | _lengths,
@@ -106,6 +147,7 @@ _OF_VIDEO: dict[str, SearchStrategy[Any]] = {
     "is_flipped": st.booleans(),
     "pixel_aspect": _ratios,
     "fps": st.none() | _ratios,
+    "busiest_fps": st.none() | _ratios,
     "pixel_format": st.none() | st.sampled_from(["yuv420p", "yuvj420p", "rgb24", "pal8", "yuv420p10le"]),
     "bit_depth": st.none() | _whole,
     "colour": _colours,
@@ -115,7 +157,10 @@ _OF_VIDEO: dict[str, SearchStrategy[Any]] = {
     "content_light": st.none() | st.tuples(_whole, _whole),
     "has_captions": st.booleans(),
     "dolby_vision": st.booleans(),
+    "has_alpha": st.booleans(),
     "keyframe_interval": st.none() | _seconds,
+    "starts_with_keyframe": st.booleans(),
+    "has_crop": st.booleans(),
 }
 _OF_AUDIO: dict[str, SearchStrategy[Any]] = {
     "channels": st.none() | _whole,
@@ -128,7 +173,7 @@ KINDS = ("video", "audio", "subtitle", "data", "attachment", "picture", "unknown
 
 @st.composite
 def media_infos(draw: st.DrawFn) -> MediaInfo:
-    """Generate all facts that the validation of a prober's answer accepts: usual, odd and hostile ones."""
+    """Generate all facts that the validation of a probe's answer accepts: usual, odd and hostile facts."""
     kinds = draw(st.just(["video", "audio"]) | st.lists(st.sampled_from(KINDS), max_size=6))
     streams = [_stream(draw, place, kind) for place, kind in enumerate(kinds)]
     facts = draw(
@@ -148,7 +193,8 @@ def media_infos(draw: st.DrawFn) -> MediaInfo:
 
 
 def _stream(draw: st.DrawFn, place: int, kind: str) -> StreamInfo:
-    # Half of the streams are usual ones with changes, because random ones are refused for their size alone.
+    # Half of the streams are usual streams with changes, because random streams are refused for their size
+    # alone.
     usual = {"video": VIDEO, "audio": AUDIO}.get(kind, SUBTITLE)
     optional = _BOTH | _OF_KIND.get(kind, {})
     assert set(optional) <= {field.name for field in fields(StreamInfo)}

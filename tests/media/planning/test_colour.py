@@ -1,4 +1,4 @@
-"""Tests of colours: what the numbers of a source and of an output mean, and how HDR is mapped."""
+"""Tests of the colour tags of sources and outputs, and of the mapping of HDR to SDR."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ from euterpe.media.planning.planner import plan
 from euterpe.media.planning.tree import Plan
 from euterpe.media.source.media_info import MediaInfo
 from tests.domain.strategies import arbitrary_json
-from tests.media.planning.facts import media_infos, planned, spec_lists
+from tests.media.planning.facts import media_infos, planned, spec_lists, watermarks_of
 
 FILM = {"name": "film", "type": "mp4"}
 ALL = (
@@ -31,7 +31,7 @@ ALL = (
 @given(spec_lists, media_infos(), st.integers(1, 64))
 def test_a_plan_survives_json(outputs: OutputSpecs, facts: MediaInfo, threads: int) -> None:
     try:
-        made = plan(outputs, facts, threads=threads)
+        made = plan(outputs, facts, threads=threads, watermarks=watermarks_of(outputs))
     except MediaError:
         return
     document = plan_document(made)
@@ -44,10 +44,12 @@ def test_a_plan_survives_json(outputs: OutputSpecs, facts: MediaInfo, threads: i
 @given(spec_lists, media_infos(), st.integers(1, 64))
 def test_the_hash_does_not_depend_on_the_worker(outputs: OutputSpecs, facts: MediaInfo, threads: int) -> None:
     try:
-        made = plan(outputs, facts, threads=threads)
+        made = plan(outputs, facts, threads=threads, watermarks=watermarks_of(outputs))
     except MediaError:
         return
-    assert plan_hash(made) == plan_hash(plan(outputs, facts, threads=threads + 1))
+    assert plan_hash(made) == plan_hash(
+        plan(outputs, facts, threads=threads + 1, watermarks=watermarks_of(outputs))
+    )
 
 
 def test_plans_of_other_outputs_or_sources_have_other_hashes() -> None:

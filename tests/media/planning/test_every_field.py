@@ -12,6 +12,7 @@ from euterpe.media.planning.planner import plan
 from euterpe.media.planning.tree import Plan
 from euterpe.media.source.colour import Colour
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
+from euterpe.media.source.watermark_info import WatermarkInfo
 
 Fields = Mapping[str, Any]
 
@@ -24,12 +25,19 @@ TEXT = StreamInfo(3, "subtitle", "subrip", 60.0, language="eng")
 SOURCE = MediaInfo("matroska", 10_000_000, 60.0, (VIDEO, SURROUND, GERMAN, TEXT))
 
 PART: Fields = {"start": 5, "end": 20, "optional": True}
-SHAPE: Fields = {"crop": {"left": 100}, "pad": {"aspect": "1:1"}}
-SOUNDS = ({"bitrate_kbps": 48}, {"channels": "mono"}, {"channels": "keep"}, {"language": "de"})
+LOGO = {"source": {"url": "s3://in/logo.png"}}
+SHAPE: Fields = {"crop": {"left": 100}, "rotate": 180, "pad": {"aspect": "1:1"}, "watermark": LOGO}
+MARKS: Fields = {"position": "center", "width_percent": 40, "margin_percent": 9, "opacity": 0.5}
+SOUNDS: tuple[Fields, ...] = (
+    *({"bitrate_kbps": 48}, {"channels": "mono"}, {"channels": "keep"}, {"language": "de"}, {"loudness": {}}),
+)
+SUBTITLES: Fields = {"subtitles": ["en"]}
 RUNG = {"height": 720, "bitrate_kbps": 999}
+MEASURED = {"measure": ["psnr"], "vmaf_min": 90}
+TARGET = {"target": {"vmaf": 93}}
 VIDEOS: dict[str, Fields] = {
-    "adaptive": {"codec": "vp9", "fps": 10, "hdr": "keep", "ladder": "auto"},
-    "film": {"crf": 30, "bitrate_kbps": 999, "fps": 10, "hdr": "keep", "height": 480},
+    "adaptive": {"codec": "vp9", "fps": 10, "hdr": "keep", "ladder": "auto", **TARGET},
+    "film": {"crf": 30, "bitrate_kbps": 999, "fps": 10, "hdr": "keep", "height": 480, **TARGET},
 }
 BASES: dict[str, Fields] = {
     **{name: {"video": {"codec": "hevc", "ladder": [720, 360]}} for name in ("hls", "dash", "adaptive")},
@@ -42,11 +50,14 @@ def changes(kind: str) -> Iterator[Fields]:
     """Yield the fields to add to the output of this kind, each with a value that must matter."""
     yield from ({name: value} for name, value in PART.items())
     if kind in ("m4a", "mp3", "opus", "flac"):
-        lossless = kind == "flac"
-        yield from ({"audio": sound} for sound in SOUNDS if not (lossless and "bitrate_kbps" in sound))
+        # FLAC has no rate, and MP3 has the two channels of its default at most.
+        without = {"flac": {"bitrate_kbps": 48}, "mp3": {"channels": "keep"}}
+        yield from ({"audio": sound} for sound in SOUNDS if sound != without.get(kind))
         yield from ({"metadata": "keep"}, {"metadata": {"title": "Interview"}})
         return
     yield from ({name: value} for name, value in SHAPE.items())
+    if kind not in ("image", "sprite", "preview"):
+        yield from ({name: value} for name, value in MEASURED.items())
     match kind:
         case "image":
             yield from ({"format": "webp"}, {"format": "avif"}, {"width": 320}, {"at": "best"})
@@ -60,6 +71,7 @@ def changes(kind: str) -> Iterator[Fields]:
             )
             yield from ({"audio": sound} for sound in (*SOUNDS, None, "all"))
             yield from ({"metadata": "keep"}, {"metadata": {"title": "Interview"}}, {"video": None})
+            yield SUBTITLES
             yield from [{"fragmented": True}] if kind == "mp4" else []
         case _:
             video = BASES[kind]["video"]
@@ -67,6 +79,7 @@ def changes(kind: str) -> Iterator[Fields]:
             yield from ({"video": {**video, "ladder": [rung, 360]}} for rung in (RUNG, {**RUNG, "crf": 30}))
             yield from ({"audio": sound} for sound in (*SOUNDS, None, "all"))
             yield from ({"segment_seconds": 7}, {"trick_play": True}, {"subtitles": "all"})
+            yield from [{"encryption": {"key_url": "https://keys.example/1"}}] if kind == "hls" else []
 
 
 def cases() -> Iterator[Any]:
@@ -76,23 +89,51 @@ def cases() -> Iterator[Any]:
             yield pytest.param(kind, added, id=f"{kind}-{place}-{field}")
 
 
-def planned(kind: str, fields: Fields) -> Plan:
+def planned(kind: str, fields: Fields, source: MediaInfo = SOURCE) -> Plan:
     outputs = [{"name": "a", "type": kind, **BASES[kind], **fields}]
-    made = plan(TypeAdapter(OutputSpecs).validate_python(outputs), SOURCE, threads=1)
-    return replace(made, warnings=())  # a warning is no effect on the output
+    watermarks = {"s3://in/logo.png": WatermarkInfo("png_pipe", 0, 300, 200)}
+    made = plan(TypeAdapter(OutputSpecs).validate_python(outputs), source, threads=1, watermarks=watermarks)
+    return replace(made, warnings=())  # a warning does not change the output
 
 
 @pytest.mark.parametrize(("kind", "added"), [*cases()])
 def test_every_field_of_an_output_changes_its_plan(kind: str, added: Fields) -> None:
-    """`pad` of pictures and `end` of previews were accepted and ignored."""
+    """An earlier version accepted and ignored `pad` of pictures and `end` of previews."""
     assert planned(kind, added) != planned(kind, {})
+
+
+_ENDS: Fields = {"first_seconds": 0.0, "end_seconds": 60.0}
+_FITTING = {"aac": "LC", "mp3": None, "opus": None, "flac": None}
+
+
+@pytest.mark.parametrize("kind", ["mp4", "mov", "webm", "m4a", "mp3", "opus", "flac"])
+def test_a_copy_that_fits_changes_the_plan(kind: str) -> None:
+    codec = {"mp4": "aac", "mov": "aac", "webm": "opus", "m4a": "aac"}.get(kind, kind)
+    sound = replace(SURROUND, codec=codec, profile=_FITTING[codec], channels=2, **_ENDS)
+    video = StreamInfo(
+        *(0, "video", "vp9" if kind == "webm" else "hevc", 60.0),
+        **{"width": 1920, "height": 1080, "fps": 25.0, "pixel_format": "yuv420p", **_ENDS},
+        profile="Profile 0" if kind == "webm" else "Main",
+        starts_with_keyframe=True,
+    )
+    source = MediaInfo("matroska", 10_000_000, 60.0, (video, sound))
+    assert planned(kind, {"audio": {"copy": "auto"}}, source) != planned(kind, {}, source)
+    if "video" in BASES[kind]:
+        copied = {"video": {**BASES[kind]["video"], "copy": "auto"}}
+        assert planned(kind, copied, source) != planned(kind, {}, source)
+
+
+@pytest.mark.parametrize("kind", ["hls", "mp4", "image", "sprite", "preview"])
+@pytest.mark.parametrize(("field", "value"), MARKS.items())
+def test_every_field_of_a_watermark_changes_the_plan(kind: str, field: str, value: object) -> None:
+    assert planned(kind, {"watermark": {**LOGO, field: value}}) != planned(kind, {"watermark": LOGO})
 
 
 @pytest.mark.parametrize(
     ("kind", "size"), [("image", (1080, 1920)), ("sprite", (160, 284)), ("preview", (480, 854))]
 )
 def test_pictures_are_padded(kind: str, size: tuple[int, int]) -> None:
-    """A sheet of thumbnails has bars around each of them, and the cues count the bars."""
+    """A sheet has bars around each thumbnail, and the areas in its cues include the bars."""
     fields = {"crop": {"left": 420, "right": 420}} if kind == "image" else {}
     made = planned(kind, {"pad": {"aspect": "9:16"}, **fields})
     ((scale,),) = [command.scales for command in made.commands]

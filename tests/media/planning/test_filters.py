@@ -66,7 +66,7 @@ def test_a_colour_is_converted_once_and_tagged() -> None:
 def test_the_times_of_picture_and_sound_are_shifted_by_the_same_amount() -> None:
     facts = info(replace(VIDEO, first_seconds=1.5), replace(AUDIO, first_seconds=1.5), start_seconds=0.5)
     chain = graph(planned(FILM, facts=facts).commands[0])
-    assert "setpts=PTS-(1.000000)/TB" in chain
+    assert ",setpts=round(PTS-(1.000000)/TB)," in chain
     assert "asetpts=PTS-(1.000000)/TB" in chain
 
 

@@ -1,4 +1,4 @@
-"""Tests of ladders: no rung above the source, no twins, and a warning for each change of the request."""
+"""Tests of ladders: no rung above the source, no nearly equal rungs, and a warning for each change."""
 
 from typing import Literal
 

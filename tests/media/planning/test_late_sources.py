@@ -1,4 +1,4 @@
-"""Tests of sources that begin late: whether they end where their headers say so."""
+"""Tests of the check for truncation in sources that begin late."""
 
 import pytest
 

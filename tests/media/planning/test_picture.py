@@ -16,7 +16,7 @@ from euterpe.media.planning.picture import (
     shown_fps,
     shown_size,
 )
-from euterpe.media.planning.tree import CropArea
+from euterpe.media.planning.tree import CropArea, Turn
 from euterpe.media.source.media_info import StreamInfo
 from tests.media.planning.facts import VIDEO
 
@@ -31,7 +31,7 @@ def video(width: int, height: int, aspect: float = 1.0, rotation: int = 0) -> St
     ("source", "rotation", "short", "size"),
     [
         ((1920, 1080, 1.0), 0, 720, (1280, 720)),
-        ((1920, 1080, 1.0), 90, 720, (720, 1280)),  # the short side, and not the height
+        ((1920, 1080, 1.0), 90, 720, (720, 1280)),  # 720 limits the short side, not the height
         ((1080, 1920, 1.0), 0, 720, (720, 1280)),
         ((1280, 720, 1.0), 0, 480, (854, 480)),
         ((640, 360, 1.0), 0, 720, (640, 360)),
@@ -86,6 +86,25 @@ def test_a_crop_that_leaves_nothing_is_refused(edges: Crop) -> None:
     with pytest.raises(MediaError, match="crop") as refused:
         shown_size(video(1920, 1080), edges)
     assert refused.value.code == "output_unsupported"
+
+
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_a_crop_that_leaves_less_than_two_decoded_pixels_is_refused(rotation: int) -> None:
+    """In an earlier version, a crop to 40 shown pixels made a filter of width 0 if pixels were 100:1."""
+    wide = video(64, 720, 100.0, rotation)
+    edges = Crop(left=6360) if rotation == 0 else Crop(top=6360)
+    assert min(shown_size(wide, edges).width, shown_size(wide, edges).height) == 40
+    with pytest.raises(MediaError, match="crop") as refused:
+        cut(wide, edges)
+    assert refused.value.code == "output_unsupported"
+    assert cut(wide, Crop(left=6200) if rotation == 0 else Crop(top=6200)) == CropArea(
+        *((62, 0, 2, 720) if rotation == 0 else (0, 62, 720, 2))
+    )
+
+
+@pytest.mark.parametrize(("turn", "size"), [(0, (1664, 1070)), (90, (1070, 1664)), (180, (1664, 1070))])
+def test_a_turn_comes_after_the_crop(turn: Turn, size: tuple[int, int]) -> None:
+    assert shown_size(video(1920, 1080), Crop(left=128, right=128, top=10), turn) == Size(*size)
 
 
 def test_bars_make_another_shape_and_never_cut() -> None:

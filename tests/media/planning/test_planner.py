@@ -9,8 +9,10 @@ from hypothesis import given
 from euterpe.domain.outputs import OutputSpecs
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.planner import plan
+from euterpe.media.planning.text_inputs import text_inputs
 from euterpe.media.planning.tree import Discard, File, Plan, Rendition
-from euterpe.media.source.media_info import MediaInfo
+from euterpe.media.source.colour import Colour
+from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from tests.media.planning.facts import (
     AUDIO,
     SUBTITLE,
@@ -23,6 +25,7 @@ from tests.media.planning.facts import (
     specs,
     values_of,
     warning_codes,
+    watermarks_of,
 )
 
 FILM: dict[str, Any] = {"name": "film", "type": "mp4"}
@@ -41,7 +44,7 @@ def test_every_request_and_source_give_a_plan_or_a_media_error(
     outputs: OutputSpecs, facts: MediaInfo
 ) -> None:
     try:
-        made = plan(outputs, facts, threads=1)
+        made = plan(outputs, facts, threads=1, watermarks=watermarks_of(outputs))
     except MediaError:
         return
     skipped = {warning.output for warning in made.warnings if warning.code == "output_skipped"}
@@ -53,13 +56,29 @@ def test_every_request_and_source_give_a_plan_or_a_media_error(
             assert node.stream in {one.index for one in facts.streams if one.kind == "video"}
         for sound in command.sounds:
             assert sound.stream in {one.index for one in facts.streams if one.kind == "audio"}
+        for copied in command.copies:
+            assert copied.input in range(len(command.inputs))
+            assert copied.stream in {one.index for one in facts.streams if one.kind == copied.kind}
+            source = command.inputs[copied.input]
+            assert (source.start, source.seconds) == (None, None)
+        for one in text_inputs(command):
+            assert one.track.stream in {s.index for s in facts.streams if s.kind == "subtitle"}
+        for picture in command.pictures:
+            if picture.cut is not None:
+                assert min(picture.cut.width, picture.cut.height) >= 2
         for place, scale in enumerate(command.scales):
             assert scale.parent is None or scale.parent < place
             assert scale.width % 2 == scale.height % 2 == 0
             assert min(scale.width, scale.height) > 0
-        for one in command.inputs:
-            assert one.start is None or one.start >= 0
-            assert one.seconds is None or one.seconds > 0
+            if (over := scale.overlay) is not None:
+                assert command.inputs[over.input].watermark in range(len(made.watermarks))
+                assert min(over.left, over.top) >= 0 < min(over.width, over.height)
+                assert over.left + over.width <= scale.width
+                assert over.top + over.height <= scale.height
+                assert not any(side % 2 for side in (over.left, over.top, over.width, over.height))
+        for opened in command.inputs:
+            assert opened.start is None or opened.start >= 0
+            assert opened.seconds is None or opened.seconds > 0
 
 
 def test_one_command_decodes_the_source_once_for_all_films_and_sounds() -> None:
@@ -153,6 +172,17 @@ def test_a_part_that_begins_after_the_end_of_the_source_is_refused(output: dict[
     assert planned({"name": "a", **output, "start": 9.5}).outputs
 
 
+@pytest.mark.parametrize("output", [FILM, HLS, {"type": "sprite"}, {"type": "preview"}])
+def test_a_part_without_pictures_is_refused(output: dict[str, Any]) -> None:
+    """The last picture of a slide show lasts long. ffmpeg found no picture after it, and the job failed."""
+    slides = info(replace(VIDEO, latest_seconds=4.0), AUDIO)
+    with pytest.raises(MediaError, match="no picture begins after that") as refused:
+        planned({**output, "name": "a", "start": 5}, facts=slides)
+    assert refused.value.code == "output_unsupported"
+    assert planned({**output, "name": "a", "start": 4}, facts=slides).outputs
+    assert planned({**SOUND, "start": 5}, {**POSTER, "start": 5}, facts=slides).outputs
+
+
 def test_a_file_and_a_folder_of_one_name_are_refused() -> None:
     with pytest.raises(MediaError, match=r"a\.mp4") as refused:
         planned({**FILM, "name": "a"}, {**HLS, "name": "a.mp4"})
@@ -174,6 +204,35 @@ def test_a_frame_rate_above_60_and_hdr_are_named_when_they_are_changed() -> None
     assert warning_codes(planned(FILM, facts=facts)) == ["hdr_mapped_to_sdr", "frame_rate_capped"]
     asked = {**FILM, "video": {"codec": "hevc", "fps": 120, "hdr": "keep"}}
     assert warning_codes(planned(asked, facts=facts)) == []
+
+
+def test_pictures_that_the_outputs_leave_out_are_a_warning() -> None:
+    second, cover = replace(VIDEO, index=2, is_default=False), StreamInfo(3, "picture", "mjpeg")
+    made = planned(FILM, HLS, facts=info(replace(VIDEO, has_alpha=True), AUDIO, second, cover))
+    lost = ["video_track_dropped", "cover_art_dropped", "alpha_dropped"]
+    assert [(one.output, one.code) for one in made.warnings] == [
+        (output, code) for output in ("film", "hls") for code in lost
+    ]
+    assert warning_codes(planned(SOUND, POSTER, facts=info(VIDEO, AUDIO, second, cover))) == [
+        "cover_art_dropped"
+    ]
+
+
+def test_dolby_vision_becomes_its_base_layer_with_a_warning() -> None:
+    layer = replace(VIDEO, dolby_vision=True, colour=Colour(9, 16, 9))
+    hevc = {**FILM, "video": {"codec": "hevc", "hdr": "keep"}}
+    assert warning_codes(planned(hevc, facts=info(layer))) == ["dolby_vision_dropped"]
+    assert warning_codes(planned(FILM, facts=info(layer))) == ["hdr_mapped_to_sdr", "dolby_vision_dropped"]
+
+
+@pytest.mark.parametrize("colour", [Colour(), Colour(full_range=True), Colour(9, 16, 15)])
+def test_dolby_vision_without_a_base_layer_is_refused(colour: Colour) -> None:
+    """Without its metadata, profile 5 is shown in green and purple."""
+    facts = info(replace(VIDEO, codec="hevc", dolby_vision=True, colour=colour), AUDIO)
+    with pytest.raises(MediaError, match="Dolby Vision") as refused:
+        planned(FILM, facts=facts)
+    assert refused.value.code == "source_unsupported"
+    assert planned(SOUND, {**POSTER, "optional": True}, facts=facts).outputs == ("sound",)
 
 
 def test_a_plan_is_the_same_for_the_same_request_and_source() -> None:

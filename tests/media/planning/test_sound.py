@@ -86,6 +86,48 @@ def test_channels_are_never_added_and_the_default_rate_grows_with_them(
     assert (channels_of(one), one.kbps) == (channels, kbps)
 
 
+@pytest.mark.parametrize(
+    ("source", "codec", "layout"),
+    [
+        ("2.1", "aac", "5.1"),
+        ("2.1", "opus", "5.1"),
+        ("2.1", "flac", "5.1"),
+        ("3.1", "opus", "5.1"),
+        ("4.1", "aac", "5.1"),
+        ("5.1(side)", "opus", "5.1"),
+        ("6.1", "aac", "7.1"),
+        ("6.1(back)", "aac", "7.1"),
+        ("6.1(back)", "opus", "6.1"),
+        ("7.0", "aac", "7.1"),
+        ("3.0", "aac", "3.0"),
+        ("quad", "opus", "quad"),
+        ("6.1", "flac", "keep"),
+        (None, "aac", "5.1"),
+    ],
+)
+def test_the_layout_that_keeps_the_channels_has_an_lfe_if_the_source_has_one(
+    source: str | None, codec: str, layout: str
+) -> None:
+    """AAC encoded 2.1 as 3.0, with a silent centre and without the LFE."""
+    count = {"2.1": 3, "3.0": 3, None: 3, "3.1": 4, "quad": 4, "4.1": 5, "5.1(side)": 6}.get(source, 7)
+    sound = replace(AUDIO, channels=count, layout=source)
+    film = {"name": "sound", "type": "mov", "video": None, "audio": {"codec": codec, "channels": "keep"}}
+    if codec != "aac":
+        film = {"name": "sound", "type": codec, "audio": {"channels": "keep"}}
+    made = planned(film, facts=info(sound))
+    assert made.commands[0].sounds[0].layout == layout
+    assert made.warnings == ()
+
+
+def test_height_channels_that_are_mixed_into_others_are_a_warning() -> None:
+    facts = info(replace(AUDIO, channels=8, layout="5.1.2"))
+    chosen = chosen_sounds(Audio(channels="keep"), facts, "aac")
+    found = list(sound_warnings(Audio(channels="keep"), chosen, facts, "sound"))
+    assert [(one.code, one.message) for one in found] == [
+        ("audio_channels_reduced", "the height channels of 5.1.2 are mixed into 7.1")
+    ]
+
+
 def test_what_is_lost_is_a_warning() -> None:
     assert warnings("all") == ["audio_channels_reduced"]
     assert warnings(Audio()) == ["audio_track_dropped"] * 2

@@ -1,4 +1,4 @@
-"""Tests of choosing sound by its language, however the source and the request write it."""
+"""Tests of choosing sound by language: source and request may use different codes for one language."""
 
 import pytest
 

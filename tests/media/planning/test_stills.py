@@ -39,7 +39,7 @@ def test_a_moment_is_found_by_a_seek(moment: str, start: float) -> None:
     (command,) = planned(image(moment)).commands
     (source,) = command.inputs
     assert (source.start, source.keeps_lead) == (start, True)
-    assert command.pictures[0].pick == Moment("moment", 0.02)  # half of a picture
+    assert command.pictures[0].pick == Moment("moment", 0.02)  # half the duration of a picture
 
 
 def test_moments_are_counted_in_the_part_that_is_asked() -> None:
@@ -103,7 +103,7 @@ def test_a_sprite_decodes_only_keyframes_if_they_are_frequent_enough() -> None:
 
 @pytest.mark.parametrize(("seconds", "columns"), [(1e9, 1), (10_002.0, 50), (5_002.0, 1)])
 def test_too_many_sprite_pictures_are_refused_before_any_is_planned(seconds: float, columns: int) -> None:
-    """A film of two pictures can claim to last 30 years. The limit holds for both sprites together."""
+    """A film of two pictures can declare a duration of 30 years. The limit is for the sum of both sprites."""
     very_long = long_film(seconds)
     outputs = [sprite(name, interval_seconds=1, columns=columns) for name in ("s", "t")]
     specs(*outputs)

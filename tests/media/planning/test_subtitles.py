@@ -1,11 +1,17 @@
 """Tests of planning subtitles: which tracks, their names and times, and warnings."""
 
+from dataclasses import replace
+
 import pytest
 
 from euterpe.domain.outputs import AdaptiveOutput, AdaptiveVideo, Rung
+from euterpe.media.planning.documents import plan_hash
 from euterpe.media.planning.planner import plan
-from euterpe.media.planning.tree import Plan, SubtitleTrack, TrackLabels
+from euterpe.media.planning.tree import File, Plan, SubtitleTrack, TrackLabels
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
+from tests.media.planning.facts import AUDIO, SUBTITLE, info
+from tests.media.planning.facts import VIDEO as FILM_VIDEO
+from tests.media.planning.facts import planned as planned_film
 
 VIDEO = StreamInfo(0, "video", "h264", 10.0, 2.0, 12.0, width=160, height=90, fps=25.0)
 
@@ -82,7 +88,83 @@ def test_subtitles_that_are_pictures_are_left_out(codec: str) -> None:
     ]
 
 
+FILM = {"name": "film", "type": "mp4"}
+
+
+def film_tracks(made: Plan) -> tuple[SubtitleTrack, ...]:
+    (file,) = made.commands[0].products
+    assert isinstance(file, File)
+    return file.subtitles
+
+
+def test_a_film_has_the_tracks_of_its_languages_until_it_ends() -> None:
+    german = replace(SUBTITLE, index=4, language="ger", title="Untertitel", is_forced=True)
+    facts = info(FILM_VIDEO, AUDIO, replace(SUBTITLE, language="eng"), german)
+    made = planned_film({**FILM, "subtitles": ["de"]}, facts=facts)
+    labels = TrackLabels("ger", "Untertitel", is_default=False)
+    assert film_tracks(made) == (SubtitleTrack(4, "film-0", labels, True, 0.0, 10.0),)
+    assert warnings(made) == [("subtitle_track_dropped", "subtitle track 2 (eng) is not included")]
+    part = planned_film({**FILM, "subtitles": ["de"], "start": 2, "end": 5}, facts=facts)
+    assert [(one.shift, one.seconds) for one in film_tracks(part)] == [(2.0, 3.0)]
+
+
+def test_subtitles_end_with_a_film_of_unknown_length_when_their_last_cue_does() -> None:
+    unknown = replace(FILM_VIDEO, end_seconds=None, duration_seconds=None)
+    facts = info(unknown, SUBTITLE, seconds=None)
+    assert [one.seconds for one in film_tracks(planned_film({**FILM, "subtitles": "all"}, facts=facts))] == [
+        None
+    ]
+
+
+def test_sound_alone_may_have_subtitles() -> None:
+    facts = info(FILM_VIDEO, AUDIO, SUBTITLE)
+    made = planned_film({**FILM, "video": None, "subtitles": ["de"]}, facts=facts)
+    assert [code for code, _ in warnings(made)] == ["subtitle_language_missing", "subtitle_track_dropped"]
+    assert not warnings(planned_film({**FILM, "video": None}, facts=facts))
+    assert len(film_tracks(planned_film({**FILM, "video": None, "subtitles": "all"}, facts=facts))) == 1
+
+
 def test_subtitles_that_are_not_asked_for_are_left_out() -> None:
     made = planned(subtitle(1, "eng"), subtitles=None)
     assert tracks(made) == ()
     assert warnings(made) == [("subtitle_track_dropped", "subtitle track 1 (eng) is not included")]
+
+
+def with_captions(codec: str = "h264", **options: object) -> Plan:
+    output = {"name": "a", "type": "adaptive", "video": AdaptiveVideo(ladder=(Rung(height=90),)), **options}
+    video = replace(VIDEO, codec=codec, has_captions=True, language="eng")
+    info = MediaInfo("matroska", 1000, 10.0, (video, subtitle(1, "ger")), start_seconds=2.0)
+    return plan([AdaptiveOutput.model_validate(output)], info, threads=1)
+
+
+DROPPED = ("subtitle_track_dropped", "the closed captions of the picture are not included")
+
+
+def test_closed_captions_are_a_track_without_a_language() -> None:
+    made = with_captions(subtitles="all")
+    labels = TrackLabels(None, "Closed captions", is_default=False)
+    assert tracks(made)[1] == SubtitleTrack(0, "captions", labels, is_forced=False, shift=2.0)
+    assert warnings(made) == []
+
+
+@pytest.mark.parametrize("wanted", [None, ["de"], ["en"]])
+def test_closed_captions_that_are_left_out_are_named(wanted: object) -> None:
+    made = with_captions(subtitles=wanted)
+    assert "captions" not in [track.name for track in tracks(made)]
+    assert DROPPED in warnings(made)
+
+
+def test_closed_captions_that_cannot_be_read_are_named() -> None:
+    made = with_captions("vc1", subtitles="all")
+    assert [track.name for track in tracks(made)] == ["subs_de"]
+    (warning,) = warnings(made)
+    assert warning == (DROPPED[0], f"{DROPPED[1]}: they cannot be read from vc1")
+
+
+def test_the_plan_of_a_source_that_begins_near_0_has_a_hash() -> None:
+    """A compromised prober may answer a time that no JSON document of ours may contain."""
+    facts = info(replace(VIDEO, first_seconds=None), SUBTITLE, start_seconds=1e-40)
+    ladder = {"codec": "h264", "ladder": [360]}
+    made = planned_film({"name": "a", "type": "hls", "video": ladder, "subtitles": "all"}, facts=facts)
+    assert made.packages[0].subtitles[0].shift == 0.0
+    assert plan_hash(made)

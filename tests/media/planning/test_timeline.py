@@ -1,4 +1,4 @@
-"""Tests of the times of outputs: what becomes 0, and where a complete output ends at the earliest."""
+"""Tests of the times of outputs: the moment that becomes 0, and the earliest end of a complete output."""
 
 from dataclasses import replace
 
@@ -62,6 +62,32 @@ def test_a_part_begins_at_zero() -> None:
     facts = started(1.48, 1.4, 1.4)
     found = timeline(facts, part_input(facts, 2.0, 5.0), facts.streams, facts.streams)
     assert (found.shift, found.lead, found.zero, found.seconds) == (0.0, 0.0, 3.48, 3.0)
+
+
+def transport_stream(interval: float | None, end: float | None = 3_600.0) -> MediaInfo:
+    video = replace(VIDEO, first_seconds=1.48, end_seconds=end, keyframe_interval=interval)
+    sound = replace(AUDIO, first_seconds=1.48)
+    return info(video, sound, container="mpegts", start_seconds=1.4, has_discontinuities=True)
+
+
+@pytest.mark.parametrize(
+    ("start", "interval", "end", "seek"),
+    [
+        (100.0, 2.0, 3_600.0, 80.08),
+        (100.0, 10.0, 3_600.0, 60.08),  # rare keyframes: four intervals
+        (10.0, 2.0, 3_600.0, None),  # decode from the beginning
+        (100.0, None, 3_600.0, None),  # no interval is known
+        (100.0, 2.0, None, None),  # the times jump
+    ],
+)
+def test_a_part_of_a_transport_stream_is_decoded_from_an_earlier_keyframe_on(
+    start: float, interval: float | None, end: float | None, seek: float | None
+) -> None:
+    facts = transport_stream(interval, end)
+    source = part_input(facts, start, start + 5)
+    assert (source.start, source.seconds, source.seek) == (round(start + 0.08, 6), 5.0, seek)
+    found = timeline(facts, source, [facts.streams[0]], [facts.streams[0]])
+    assert (found.zero, found.shift) == (start + 1.48, round(start - max(0.0, (seek or 0.0) - 0.08), 6))
 
 
 def test_the_least_end_of_an_output_needs_a_source_with_a_known_end() -> None:
