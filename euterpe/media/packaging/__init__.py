@@ -1,1 +1,1 @@
-"""Packaging: the lists that make CMAF segments an HLS and a DASH presentation."""
+"""Packaging: write the playlists and the manifest that present CMAF segments as HLS and DASH."""

@@ -17,7 +17,7 @@ _SIGNED = {4: Struct(">i"), 8: Struct(">q")}
 
 
 def damaged(problem: str) -> MediaError:
-    """Return the error for a file whose boxes are not as ffmpeg writes them."""
+    """Return the error for a file with boxes that ffmpeg would not write."""
     return MediaError(ErrorCode.OUTPUT_UNDECODABLE, problem)
 
 
@@ -74,7 +74,7 @@ class Fields:
 
 
 def boxes_in(data: bytes, start: int, end: int) -> Iterator[Box]:
-    """Yield the boxes between two positions, which they must fill."""
+    """Yield the boxes between two positions. The boxes must fill this range without a gap."""
     at = start
     for _ in range(_MOST_BOXES):
         if at == end:
@@ -84,9 +84,12 @@ def boxes_in(data: bytes, start: int, end: int) -> Iterator[Box]:
     raise damaged(f"there are more than {_MOST_BOXES} boxes")
 
 
-def boxes_of_file(fd: int, size: int) -> Iterator[Box]:
-    """Yield the boxes of the outermost level of a file, which they must fill."""
-    at = 0
+def boxes_of_file(fd: int, size: int, start: int = 0) -> Iterator[Box]:
+    """Yield the boxes of a file from `start` to `size`, by default the outermost boxes.
+
+    The boxes must fill this range without a gap.
+    """
+    at = start
     for _ in range(_MOST_BOXES):
         if at == size:
             return
@@ -104,7 +107,8 @@ def _box_at(header: bytes, at: int, end: int) -> Box:
         if len(header) < _LARGE_HEADER:
             raise damaged("the header of a box is cut off")
         size, body = _UNSIGNED[8].unpack_from(header, _HEADER)[0], at + _LARGE_HEADER
-    # A size of 0 means "to the end of the file". ffmpeg never writes that, and nothing could be appended.
+    # A size of 0 means "to the end of the file". It is refused, because ffmpeg never writes this size, and
+    # because nothing could be appended to such a file.
     if size < body - at or size > end - at:
         raise damaged("the size of a box does not fit")
     return Box(kind, at, body, at + size)

@@ -15,6 +15,7 @@ from euterpe.media.packaging.rendition import (
     TEXT_TYPE,
     VIDEO_TYPE,
     AudioRendition,
+    KeyframeFile,
     PackagedRendition,
     SubtitleRendition,
     TextFile,
@@ -30,20 +31,27 @@ _PROFILE = "urn:mpeg:dash:profile:isoff-live:2011"
 _ROLE = "urn:mpeg:dash:role:2011"
 _CHANNELS = "urn:mpeg:dash:23003:3:audio_channel_configuration:2011"
 _TRANSFER = "urn:mpeg:mpegB:cicp:TransferCharacteristics"
+_TRICK_MODE = "http://dashif.org/guidelines/trickmode"
 _TRANSFERS = {"PQ": "16", "HLG": "18"}
 
 
 def dash_manifest(renditions: Sequence[PackagedRendition]) -> TextFile:
-    """Return the manifest. It has no `presentationTimeOffset`: the edit lists of the init segments count.
+    """Return the manifest.
 
-    With both, dash.js 5.2.1 lost the first segment.
+    It has no `presentationTimeOffset`, because the init segments have edit lists. With both, dash.js 5.2.1
+    lost the first segment.
     """
     target = target_seconds(renditions)
     videos = [one for one in renditions if isinstance(one, VideoRendition)]
     sounds = [one for one in renditions if isinstance(one, AudioRendition)]
     texts = [one for one in renditions if isinstance(one, SubtitleRendition)]
     period = ET.Element("Period", id="0", start="PT0S")
-    period.extend(_video_set(group, target) for group in _switchable(videos))
+    for number, group in enumerate(_switchable(videos), start=1):
+        period.append(main := _video_set(group, target))
+        tricks = [(one, one.keyframe_file) for one in group if one.keyframe_file is not None]
+        if tricks:
+            main.set("id", str(number))
+            period.extend(_trick_set(one, file, number) for one, file in tricks)
     period.extend(_audio_set(one, label, target) for one, label in _labelled(sounds))
     period.extend(_text_set(one, label, target) for one, label in _labelled(texts))
     timed = [*videos, *sounds] or [*texts]
@@ -66,7 +74,10 @@ def dash_manifest(renditions: Sequence[PackagedRendition]) -> TextFile:
 
 
 def _switchable(videos: Sequence[VideoRendition]) -> list[list[VideoRendition]]:
-    """Return the groups of pictures among which a player may switch: of one codec and one range."""
+    """Return groups of video renditions with the same codec and dynamic range.
+
+    A player may switch in a group.
+    """
     groups: dict[tuple[str, str], list[VideoRendition]] = {}
     for video in videos:
         groups.setdefault((codec_family(video.codec), video.video_range), []).append(video)
@@ -74,7 +85,7 @@ def _switchable(videos: Sequence[VideoRendition]) -> list[list[VideoRendition]]:
 
 
 def _labelled(group: Sequence[Track]) -> list[tuple[Track, Label]]:
-    """Return the renditions with their labels. The renditions of each codec have a default of their own."""
+    """Return the renditions with their labels. There is one default for each codec."""
     families = dict.fromkeys(codec_family(one.codec) for one in group)
     members = [[one for one in group if codec_family(one.codec) == family] for family in families]
     return [pair for some in members for pair in zip(some, labels_of(some), strict=True)]
@@ -101,6 +112,36 @@ def _video_set(videos: Sequence[VideoRendition], target: int) -> ET.Element:
     return found
 
 
+def _trick_set(video: VideoRendition, file: KeyframeFile, of_set: int) -> ET.Element:
+    """Return the adaptation set of the keyframe file, which players show during fast playback and seeks.
+
+    Its property is an `EssentialProperty`: a player that does not know this property ignores the whole set.
+    """
+    found = _adaptation_set(
+        "video", VIDEO_TYPE, {"subsegmentAlignment": "true", "subsegmentStartsWithSAP": "1"}
+    )
+    _property(found, "EssentialProperty", _TRICK_MODE, str(of_set))
+    representation = ET.SubElement(
+        found,
+        "Representation",
+        id=f"{video.name}_keyframes",
+        codecs=video.codec,
+        bandwidth=str(file.bandwidth),
+        width=str(video.width),
+        height=str(video.height),
+        sar=_ratio(video.pixel_aspect),
+        # At this rate, the keyframes have the picture rate of normal playback.
+        maxPlayoutRate=str(max(1, round(video.frame_rate * video.end_seconds / len(video.segments)))),
+        codingDependency="false",
+    )
+    ET.SubElement(representation, "BaseURL").text = file.name
+    index_end = file.init_bytes + file.index_bytes - 1
+    base = ET.SubElement(representation, "SegmentBase", indexRange=f"{file.init_bytes}-{index_end}")
+    base.set("timescale", str(video.timescale))
+    ET.SubElement(base, "Initialization", range=f"0-{file.init_bytes - 1}")
+    return found
+
+
 def _audio_set(audio: AudioRendition, label: Label, target: int) -> ET.Element:
     found = _adaptation_set("audio", AUDIO_TYPE, _segments_are_aligned([audio]), label)
     _property(found, "Role", _ROLE, "main" if label.is_default else "alternate")
@@ -112,7 +153,7 @@ def _audio_set(audio: AudioRendition, label: Label, target: int) -> ET.Element:
 
 
 def _text_set(subtitles: SubtitleRendition, label: Label, target: int) -> ET.Element:
-    """Return the set of a whole WebVTT file: players of DASH do not read segments of WebVTT."""
+    """Return the adaptation set of a whole WebVTT file, because DASH players do not read WebVTT segments."""
     found = _adaptation_set("text", TEXT_TYPE, {}, label)
     _property(found, "Role", _ROLE, "forced-subtitle" if is_forced(subtitles) else "subtitle")
     bandwidth = str(bit_rate(subtitles, target).average)
@@ -165,7 +206,7 @@ def _template(rendition: PackagedRendition) -> ET.Element:
     timeline = ET.SubElement(found, "SegmentTimeline")
     for duration, run in groupby(rendition.segments, key=lambda segment: segment.duration):
         first, *others = run
-        # Each segment begins where the one before it ends.
+        # Each segment begins where the previous segment ends.
         start = {"t": str(first.start)} if first is rendition.segments[0] else {}
         repeat = {"r": str(len(others))} if others else {}
         ET.SubElement(timeline, "S", {**start, "d": str(duration), **repeat})

@@ -1,39 +1,29 @@
-"""Let each segment of the picture begin to decode when it is shown, without an edit list. In children only.
+"""Align decode times: a video segment is decoded from the time at which its first picture is shown.
 
-With B-frames a picture is decoded before it is shown. ffmpeg writes that as a shift that an edit list takes
-back, or as negative shifts. hls.js 1.7.4 ignores edit lists, and after a change of the level loads a segment
-twice (`bufferAppendNoProgress`); Shaka Player 5.2.12 places segments of HLS by their decode times; ffmpeg's
-demuxer shows pictures with negative shifts up to 80 ms late. All agree where the first picture of a segment
-is decoded at the time at which it is shown, and no picture is shown before it is decoded. So the decode
-times of the first pictures are squeezed together.
+With B-frames, a picture is decoded before it is shown. ffmpeg writes this delay as a shift that an edit list
+reverses, or as negative shifts. Players disagree about both. hls.js 1.7.4 ignores edit lists, and loads a
+segment twice after a change of the level (`bufferAppendNoProgress`). Shaka Player 5.2.12 places HLS segments
+by their decode times. ffmpeg's demuxer shows pictures with negative shifts up to 80 ms late. All players
+agree if the first picture of a segment is decoded at the time at which it is shown, and if no picture is
+shown before it is decoded. So this module moves the decode times of the first pictures closer together, and
+removes the edit list. It runs in sandboxed children only.
 """
 
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 
-from euterpe.media.packaging.boxes import Box, boxes_in, child, damaged
-from euterpe.media.packaging.fragments import (
-    RUN_DURATION,
-    RUN_FIRST_FLAGS,
-    RUN_FLAGS,
-    RUN_OFFSET,
-    RUN_SHIFT,
-    RUN_SIZE,
-    Fragment,
-    in_moof,
-    read_fragment,
-    read_layout,
-    read_moof,
-)
+from euterpe.media.packaging.boxes import Box, damaged
+from euterpe.media.packaging.fragments import Fragment, read_fragment, read_layout, read_moof
 from euterpe.media.packaging.init_segment import MOST_INIT_BYTES, Track, edit_list_of
 from euterpe.media.packaging.segment_files import copy_range, opened, read_range, replaced, write_all
 from euterpe.media.packaging.segments import MOST_SAMPLES, named, presentation_times, read_track
+from euterpe.media.packaging.write_fragments import moof_box
 
 
 def align_decode_times(init: str, segments: Sequence[str]) -> None:
-    """Replace these segments. The init segment must have its edit list still, and afterwards lose it."""
+    """Replace these segments by segments with aligned decode times. Then call `drop_edit_list`."""
     _, track = read_track(init)
     for name in segments:
         with named(name), opened(name) as (fd, size), replaced(name) as target:
@@ -47,7 +37,7 @@ def align_decode_times(init: str, segments: Sequence[str]) -> None:
 
 
 def drop_edit_list(init: str) -> None:
-    """Make the edit list of an init segment a box that players skip."""
+    """Turn the edit list of an init segment into a box that players skip."""
     with named(init), opened(init) as (fd, size):
         data = read_range(fd, 0, size, MOST_INIT_BYTES)
         edts = edit_list_of(data)
@@ -56,7 +46,7 @@ def drop_edit_list(init: str) -> None:
 
 
 def _aligned(data: bytes, moof: Box, mdat: Box, fragment: Fragment, track: Track) -> bytes:
-    """Return a `moof` with new decode times for its samples, which are shown when they were before."""
+    """Return a `moof` with new decode times for its samples and unchanged presentation times."""
     shown = [time - track.edit for time in presentation_times(fragment)]
     natural = [time - track.edit for time in fragment.decode_times()]
     decoded = _squeezed(natural, shown, fragment.durations[shown.index(max(shown))])
@@ -70,17 +60,16 @@ def _aligned(data: bytes, moof: Box, mdat: Box, fragment: Fragment, track: Track
     )
     before_the_data = fragment.data_start - mdat.start
     try:
-        length = len(_moof(data, moof, samples, 0))
-        return _moof(data, moof, samples, length + before_the_data)
+        return moof_box(data, moof, samples, before_the_data)
     except struct.error:
         raise damaged("its times are too large") from None
 
 
 def _squeezed(natural: Sequence[int], shown: Sequence[int], last_duration: int) -> list[int]:
-    """Return decode times of which the first is the time of the earliest picture.
+    """Return decode times. The first is the presentation time of the earliest picture.
 
-    No picture is decoded later than the earliest time at which it, or one that is decoded after it, is shown.
-    Where that allows, the picture that is shown last keeps its duration, because players take the end of a
+    No picture is decoded after its own presentation time, or after that of a picture that is decoded later.
+    If possible, the picture that is shown last keeps its duration, because players compute the end of the
     segment from it.
     """
     latest = _latest(shown)
@@ -93,38 +82,7 @@ def _squeezed(natural: Sequence[int], shown: Sequence[int], last_duration: int) 
 
 
 def _latest(shown: Sequence[int]) -> list[int]:
-    """Return the latest possible decode times, which rise by one tick at least if there is room."""
+    """Return the latest possible decode times. They increase by at least one tick if there is room."""
     allowed = [*accumulate(reversed(shown), min)]
     rising = [*accumulate(allowed, lambda after, most: min(after - 1, most))]
     return (rising if rising[-1] == allowed[-1] else allowed)[::-1]
-
-
-def _moof(data: bytes, moof: Box, samples: Fragment, offset: int) -> bytes:
-    whole = in_moof(data, moof)
-    traf = child(data, whole, b"traf")
-    parts = []
-    for box in boxes_in(data, traf.body, traf.end):
-        if box.kind == b"tfdt":
-            parts.append(_box(b"tfdt", struct.pack(">IQ", 1 << 24, samples.time)))
-        elif box.kind != b"trun":
-            parts.append(data[box.start : box.end])
-    parts.append(_box(b"trun", _run(samples, offset)))
-    others = [(box, data[box.start : box.end]) for box in boxes_in(data, whole.body, whole.end)]
-    new = _box(b"traf", b"".join(parts))
-    return _box(b"moof", b"".join(new if box.kind == b"traf" else kept for box, kept in others))
-
-
-def _run(samples: Fragment, offset: int) -> bytes:
-    """Return the fields of a `trun`. A flag for each sample costs 4 bytes, and most have the default."""
-    is_usual = all(flags == samples.default_flags for flags in samples.flags[1:])
-    flags = RUN_OFFSET | RUN_DURATION | RUN_SIZE | RUN_SHIFT | (RUN_FIRST_FLAGS if is_usual else RUN_FLAGS)
-    columns = [samples.durations, samples.sizes, *([] if is_usual else [samples.flags]), samples.shifts]
-    rows = struct.pack(
-        f">{len(samples.sizes) * len(columns)}I", *chain.from_iterable(zip(*columns, strict=True))
-    )
-    first = struct.pack(">I", samples.flags[0]) if is_usual else b""
-    return struct.pack(">IIi", flags, len(samples.sizes), offset) + first + rows
-
-
-def _box(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I4s", len(body) + 8, kind) + body

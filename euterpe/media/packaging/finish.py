@@ -1,23 +1,40 @@
-"""Finish the segments that the encoder wrote: align their decode times, and fold a short tail."""
+"""Finish the segments that the encoder wrote: align decode times, fold a short tail, collect keyframes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, with_config
+
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
+from euterpe.media.packaging.rendition import KeyframeFile, VideoRendition
 from euterpe.media.packaging.segment_facts import RenditionFacts, SegmentFacts, read_rendition
+from euterpe.media.sandbox.child_results import Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-_LEAST_SHARE = 0.5  # of the segment length
-# A child has a minute, in which even a slow disk writes this much.
+_LEAST_SHARE = 0.5  # the shortest last segment, as a share of the segment length
+# The maximum number of bytes that one child rewrites. Even a slow disk writes this much in its minute.
 _BYTES_PER_CALL = 512 << 20
 _SEGMENTS_PER_CALL = 1_000
 _MOST_FILE_BYTES = 16 << 30
-# In a segment of a few pictures, the last may lose some ticks (`decode_times`).
+# In a segment of a few pictures, the last picture may lose some ticks (`decode_times`).
 _END_TOLERANCE_S = 0.001
+
+
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class _KeyframeSizes:
+    """The answer of `write_keyframes`: the size of each part of the file."""
+
+    init_bytes: Whole
+    index_bytes: Whole
+    sizes: tuple[Whole, ...]
+
+
+_KEYFRAMES = TypeAdapter(_KeyframeSizes)
 
 
 def finish_rendition(
@@ -28,10 +45,10 @@ def finish_rendition(
     segment_seconds: float,
     on_tick: Callable[[], None] = lambda: None,
 ) -> RenditionFacts:
-    """Replace segments of a rendition where players need it, and return the facts of its files.
+    """Rewrite the segments of a rendition so that all players can play them. Return the facts of its files.
 
-    The files are `NAME_init.mp4`, `NAME_00001.m4s` and so on. Raise `MediaError` if a file is missing, or is
-    not as ffmpeg writes it. `on_tick` may raise to stop the work.
+    The files are `NAME_init.mp4`, `NAME_00001.m4s` and so on. Raise `MediaError` if a file is missing, or has
+    a form that ffmpeg does not write. `on_tick` may raise to stop the work.
     """
     rewriter = _Rewriter(sandbox, folder, on_tick)
     facts = read_rendition(sandbox, folder, f"{name}_init.mp4", _segment_names(folder, name), on_tick=on_tick)
@@ -40,10 +57,38 @@ def finish_rendition(
     return rewriter.without_tail(facts, segment_seconds)
 
 
+def keyframe_file(
+    sandbox: Sandbox, folder: Path, video: VideoRendition, *, on_tick: Callable[[], None] = lambda: None
+) -> KeyframeFile:
+    """Write the keyframes of a finished rendition into a separate file. Return its name and the byte ranges.
+
+    Every segment must begin with a keyframe. Raise `MediaError` if a file has a form that ffmpeg does not
+    write.
+    """
+    name = f"{video.name}_keyframes.mp4"
+    segments = [
+        (video.segment(place), one.start, one.start + one.duration)
+        for place, one in enumerate(video.segments)
+    ]
+    arguments = {"init": video.init, "segments": segments, "target": name}
+    found = checked(
+        _KEYFRAMES,
+        _rewritten(sandbox, folder, "write_keyframes", arguments, on_tick),
+        blame=ErrorCode.OUTPUT_UNDECODABLE,
+    )
+    if len(found.sizes) != len(segments):
+        raise _changed(name)
+    bandwidth = max(
+        -(-8 * size * video.timescale // one.duration)
+        for size, one in zip(found.sizes, video.segments, strict=True)
+    )
+    return KeyframeFile(name, found.init_bytes, found.index_bytes, bandwidth)
+
+
 def _segment_names(folder: Path, name: str) -> list[str]:
     """Return the names of the segments of a rendition, in order.
 
-    A glob pattern would not do: the segments of `audio_en` and of `audio_en_2` begin alike.
+    A glob pattern is not enough, because the segments of `audio_en` and `audio_en_2` have the same prefix.
     """
     pattern = re.compile(rf"{re.escape(name)}_([0-9]{{5,9}})\.m4s")
     found = sorted(
@@ -86,14 +131,21 @@ class _Rewriter:
         return read_rendition(self._sandbox, self._folder, init, segments, on_tick=self._on_tick)
 
     def _call(self, task: str, arguments: Mapping[str, Any]) -> None:
-        self._sandbox.call(
-            task,
-            arguments,
-            blame=ErrorCode.OUTPUT_UNDECODABLE,
-            cwd=self._folder,
-            on_tick=self._on_tick,
-            writable_bytes=_MOST_FILE_BYTES,
-        )
+        _rewritten(self._sandbox, self._folder, task, arguments, self._on_tick)
+
+
+def _rewritten(
+    sandbox: Sandbox, folder: Path, task: str, arguments: Mapping[str, Any], on_tick: Callable[[], None]
+) -> Any:
+    """Run a task that rewrites files in the folder, and return its answer."""
+    return sandbox.call(
+        task,
+        arguments,
+        blame=ErrorCode.OUTPUT_UNDECODABLE,
+        cwd=folder,
+        on_tick=on_tick,
+        writable_bytes=_MOST_FILE_BYTES,
+    )
 
 
 def _portions(segments: Sequence[SegmentFacts]) -> Iterator[list[str]]:
@@ -109,7 +161,7 @@ def _portions(segments: Sequence[SegmentFacts]) -> Iterator[list[str]]:
 
 
 def _check_same(before: SegmentFacts, after: SegmentFacts, timescale: int) -> None:
-    """Raise if a segment no longer shows what it showed before."""
+    """Raise if the presentation times of a segment have changed."""
     facts = [(one.name, one.start, one.samples, one.starts_with_sync) for one in (before, after)]
     if facts[0] != facts[1] or abs(before.end - after.end) > timescale * _END_TOLERANCE_S:
         raise _changed(before.name)

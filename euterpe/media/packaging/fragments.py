@@ -29,13 +29,13 @@ class Layout(NamedTuple):
 class Fragment:
     """The samples of a fragment, in the order of decoding."""
 
-    time: int  # the decode time of the first
+    time: int  # the decode time of the first sample
     durations: Sequence[int]
     sizes: Sequence[int]
     flags: Sequence[int]
-    shifts: Sequence[int]  # from the decode time to the presentation time
-    data_start: int  # the position of the first in the file
-    default_flags: int  # of samples for which the run gives none
+    shifts: Sequence[int]  # presentation time minus decode time
+    data_start: int  # the position of the first sample in the file
+    default_flags: int  # the flags of samples for which the run gives no flags
 
     def decode_times(self) -> list[int]:
         times, time = [], self.time
@@ -50,7 +50,7 @@ class Fragment:
 
 
 def read_layout(fd: int, size: int) -> Layout:
-    """Return the parts of a segment. Raise `MediaError` for a box that may not be there."""
+    """Return the parts of a segment. Raise `MediaError` for a box at a position where it is not allowed."""
     layout, moof = Layout(0, []), None
     for box in boxes_of_file(fd, size):
         if box.kind == b"mdat" and moof is not None:
@@ -59,7 +59,7 @@ def read_layout(fd: int, size: int) -> Layout:
         elif box.kind == b"moof" and moof is None:
             moof = box
         elif box.kind not in _BEFORE_THE_MEDIA or layout.fragments or moof is not None:
-            raise damaged(f"its boxes are in a strange order ({box.kind.decode('latin-1')!a})")
+            raise damaged(f"its boxes are in the wrong order ({box.kind.decode('latin-1')!a})")
         elif box.kind == b"styp" and box.start == 0:
             layout = layout._replace(head_end=box.end)
     if moof is not None or not layout.fragments:
@@ -72,14 +72,15 @@ def read_moof(fd: int, moof: Box) -> bytes:
 
 
 def in_moof(data: bytes, moof: Box) -> Box:
-    """Return the box `moof` with the positions that it has in its own bytes."""
+    """Return the box `moof` with positions relative to its own first byte."""
     return Box(b"moof", 0, moof.body - moof.start, len(data))
 
 
 def read_fragment(data: bytes, moof: Box, mdat: Box, defaults: Defaults, most: int) -> Fragment:
-    """Return the samples of a `moof`, which is `data`. Raise `MediaError` if there are more than `most`.
+    """Return the samples of a `moof`, whose bytes are `data`.
 
-    Raise it too if a sample does not lie in the `mdat`, or if the samples do not follow each other.
+    Raise `MediaError` if there are more than `most` samples, if a sample lies outside the `mdat`, or if a run
+    of samples does not begin where the previous run ends.
     """
     traf = child(data, in_moof(data, moof), b"traf")
     defaults = _defaults(data, child(data, traf, b"tfhd"), defaults)
@@ -115,7 +116,7 @@ def _joined(fragment: Fragment, run: Fragment, start: int) -> Fragment:
 def _defaults(data: bytes, tfhd: Box, track: Defaults) -> Defaults:
     fields = fields_of(data, tfhd)
     _, flags = fields.version_and_flags()
-    # Only offsets that count from `moof` stay right when a fragment moves in its file.
+    # Only offsets from the beginning of `moof` stay correct when a fragment is moved within its file.
     if flags & _BASE_OFFSET or not flags & _BASE_IS_MOOF:
         raise damaged("the samples of a fragment are not addressed from its beginning")
     fields.skip(8 if flags & _ENTRY else 4)
@@ -125,10 +126,11 @@ def _defaults(data: bytes, tfhd: Box, track: Defaults) -> Defaults:
 
 
 def _read_run(data: bytes, box: Box, defaults: Defaults, most: int) -> tuple[Fragment, int | None]:
-    """Return the samples of a `trun`, and the offset of the first from `moof` if it is given."""
+    """Return the samples of a `trun`, and the offset of the first sample from `moof` if the run has one."""
     fields = fields_of(data, box)
     version, flags = fields.version_and_flags()
-    # Check the number before anything is made of it: samples without fields of their own cost no bytes.
+    # Check the number before reading. Samples without fields of their own take no bytes, so a short run could
+    # claim billions of samples.
     if not 0 < (count := fields.number(4)) <= most:
         raise damaged(f"a run has {count} samples")
     offset = fields.signed(4) if flags & RUN_OFFSET else None

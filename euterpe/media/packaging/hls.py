@@ -21,7 +21,7 @@ _URI_CHARACTERS = "!#$%&'()*+,-./:;=?@[]_~"
 
 @dataclass(frozen=True)
 class HlsKey:
-    """The key of AES-128. Without `iv`, the initialisation vector is the media sequence number."""
+    """The URL of an AES-128 key. Without `iv`, the media sequence number is the initialisation vector."""
 
     url: str
     iv: bytes | None = None
@@ -57,9 +57,9 @@ def media_playlist(rendition: PackagedRendition, target: int, *, key: HlsKey | N
 
 
 def iframes_playlist(video: VideoRendition, *, key: HlsKey | None = None) -> TextFile:
-    """Return the playlist of the first picture of each segment, for fast forward and scrubbing.
+    """Return the playlist of first pictures, one for each segment, for fast forward and scrubbing.
 
-    With a key, the byte ranges are those before the encryption (RFC 8216, §6.3.6).
+    With a key, the byte ranges refer to the segments before encryption (RFC 8216, §6.3.6).
     """
     keyframes = video.keyframes
     target = _longest([keyframe.duration for keyframe in keyframes])
@@ -78,7 +78,7 @@ def _first_lines(target: int | None = None) -> list[str]:
 def _init_and_key(rendition: PackagedRendition, key: HlsKey | None) -> Iterator[str]:
     if isinstance(rendition, SubtitleRendition):
         return
-    # The key follows the map, because a key would apply to the init segment after it.
+    # EXT-X-KEY must come after EXT-X-MAP: a key before the map would apply to the init segment, too.
     yield f'#EXT-X-MAP:URI="{rendition.init}"'
     if key is not None:
         iv = f",IV=0x{key.iv.hex()}" if key.iv is not None else ""
@@ -91,7 +91,7 @@ def _extinf(microseconds: int) -> str:
 
 
 def _longest(durations: Sequence[int]) -> int:
-    """Return the longest duration in whole seconds, rounded half up, and 1 at the least."""
+    """Return the longest duration in whole seconds, rounded half up, and at least 1."""
     return max(1, (max(durations) + 500_000) // 1_000_000)
 
 

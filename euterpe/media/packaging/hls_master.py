@@ -21,7 +21,7 @@ _Attributes: TypeAlias = dict[str, str | None]
 
 @dataclass(frozen=True)
 class _AudioGroup:
-    """The audio renditions of one codec, among which a player chooses by the language."""
+    """The audio renditions of one codec. A player chooses one of them by language."""
 
     id: str
     members: tuple[AudioRendition, ...]
@@ -34,7 +34,10 @@ class _AudioGroup:
 def master_lines(
     renditions: Sequence[PackagedRendition], target: int, *, iframes: bool, is_encrypted: bool
 ) -> Iterator[str]:
-    """Yield the lines after the version: every picture with every audio codec, or else the sound alone."""
+    """Yield the lines after the version: one variant for each pair of video rendition and audio codec.
+
+    Without video, yield one variant for each audio codec.
+    """
     videos = [one for one in renditions if isinstance(one, VideoRendition)]
     groups = _audio_groups([one for one in renditions if isinstance(one, AudioRendition)])
     subtitles = [one for one in renditions if isinstance(one, SubtitleRendition)]
@@ -47,7 +50,8 @@ def master_lines(
     rates = {video.name: bit_rate(video, target, is_encrypted=is_encrypted) for video in videos}
     for audio in groups or (None,):
         sounds = audio.members if audio else ()
-        # A player may choose any of the sounds, so a variant counts the one with the highest rate.
+        # A player may choose any audio rendition of the group, so the rate of a variant includes the highest
+        # rate of the group.
         loudest = BitRate.highest(bit_rate(one, target, is_encrypted=is_encrypted) for one in sounds)
         codecs = list(dict.fromkeys(one.codec for one in sounds))
         shared: _Attributes = {"AUDIO": _quoted(audio.id) if audio else None} | text
@@ -118,5 +122,5 @@ def _tag(name: str, attributes: _Attributes) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a quoted string. Texts of the source went through `safe_line` or `language_tag` before."""
+    """Return the text in quotation marks. `safe_line` or `language_tag` has already cleaned it."""
     return f'"{text}"'

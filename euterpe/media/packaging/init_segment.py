@@ -8,12 +8,12 @@ from euterpe.media.packaging.sample_entries import read_sample_entry
 
 MOST_INIT_BYTES = 1 << 20
 _MOST_EDITS = 16
-_ONCE = 1 << 16  # the speed of an edit
+_ONCE = 1 << 16  # normal speed, as the fixed-point number of an edit
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """The values of samples for which a fragment does not give its own (`trex`, `tfhd`)."""
+    """The default values of samples (`trex`, `tfhd`), which a fragment can override."""
 
     duration: int
     size: int
@@ -29,7 +29,7 @@ class Track:
 
 
 def read_init(data: bytes) -> tuple[dict[str, Any], Track]:
-    """Return the facts of the only track of an init segment, and what is needed to read its segments."""
+    """Return the facts of the only track of an init segment, and the values for reading its segments."""
     moov = child(data, _file(data), b"moov")
     trak = child(data, moov, b"trak")
     mdia = child(data, trak, b"mdia")
@@ -58,7 +58,7 @@ def _timescale(data: bytes, box: Box) -> int:
     version, _ = fields.version_and_flags()
     fields.skip(16 if version else 8)
     if not (timescale := fields.number(4)):
-        raise damaged("a clock does not tick")
+        raise damaged("a time scale is 0")
     return timescale
 
 

@@ -8,8 +8,8 @@ from euterpe.media.packaging.languages import language_name, language_tag
 from euterpe.media.packaging.rendition import PackagedRendition, SubtitleRendition
 
 _LONGEST_NAME = 100
-# Not in a quoted string of a playlist, or not in XML 1.0: the quotation mark, control characters, halves of
-# surrogate pairs, non-characters, and separators of lines.
+# Characters that a quoted string of a playlist or XML 1.0 does not allow: the quotation mark, control
+# characters, halves of surrogate pairs, non-characters, and line separators.
 _UNSAFE = re.compile('["\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+')
 
 
@@ -32,7 +32,8 @@ def labels_of(group: Sequence[PackagedRendition]) -> tuple[Label, ...]:
     default = next((place for place, rendition in enumerate(group) if rendition.is_default), None)
     if default is None and not isinstance(group[0], SubtitleRendition):
         default = 0
-    # A player that chooses by the language must find only one rendition, and prefers the default.
+    # For each language, a player may choose only one rendition automatically: the default if it has this
+    # language, else the first.
     keys = [(language, is_forced(rendition)) for language, rendition in zip(languages, group, strict=True)]
     automatic = {key: place for place, key in reversed([*enumerate(keys)])}
     if default is not None:

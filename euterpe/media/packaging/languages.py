@@ -1,11 +1,11 @@
 """Language tags (BCP 47) and English names of the languages of sound and subtitles."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-# For each language: the shortest tag, which BCP 47 demands; the codes of ISO 639-2 and 639-3 that files have
-# instead of it; the English name. From the CLDR of ICU 74.
+# For each language: the shortest tag, which BCP 47 requires; the codes of ISO 639-2 and 639-3 that files may
+# have instead of this tag; and the English name. The table was generated from the CLDR data of ICU 74.
 _TABLE = """
 aa aar Afar; ab abk Abkhazian; ae ave Avestan; af afr Afrikaans; ak aka fat twi Akan; am amh Amharic;
 an arg Aragonese; ar ara arb Arabic; as asm Assamese; av ava Avaric; ay aym ayr Aymara;
@@ -35,7 +35,7 @@ qu que quz Quechua; rm roh Romansh; rn run Rundi; ro mol ron rum Romanian; ru ru
 rw kin Kinyarwanda; sa cls san Sanskrit; sc src srd Sardinian; sd snd Sindhi; se sme Northern Sami;
 sg sag Sango; si sin Sinhala; sk slk slo Slovak; sl slv Slovenian; sm smo Samoan; sn sna Shona;
 so som Somali; sq alb als sqi Albanian; sr scc srp Serbian; ss ssw Swati; st sot Southern Sotho;
-su sun Sundanese; sv swe Swedish; sw swa swh Swahili; ta tam Tamil; te tel Telugu; tg tgk Tajik;
+su sun Sundanese; sv swe sve Swedish; sw swa swh Swahili; ta tam Tamil; te tel Telugu; tg tgk Tajik;
 th tha Thai; ti tir Tigrinya; tk tuk Turkmen; tn tsn Tswana; to ton Tongan; tr tur Turkish;
 ts tso Tsonga; tt tat Tatar; tw Akan; ty tah Tahitian; ug uig Uyghur; uk ukr Ukrainian; ur urd Urdu;
 uz uzb uzn Uzbek; ve ven Venda; vi vie Vietnamese; vo vol Volapük; wa wln Walloon; wo wol Wolof;
@@ -58,6 +58,16 @@ def _entries() -> list[tuple[list[str], str]]:
 
 
 _TAGS: Mapping[str, str] = MappingProxyType({code: codes[0] for codes, _ in _entries() for code in codes})
+_CODES: Mapping[str, Sequence[str]] = MappingProxyType({codes[0]: codes for codes, _ in _entries()})
+# The codes for which ffmpeg 9 has a QuickTime language number. If a language has two codes (`fra` and `fre`,
+# `deu` and `ger`), ffmpeg knows only one of them, and writes no language for the other.
+_QUICKTIME_CODES = """
+amh ara asm aym aze bel bul ben tib cat ces wel dan ger dzo gre eng epo spa est baq per fin fra grn guj
+heb hin hun arm ind ice ita jpn jav geo kaz khm kan kor kas kur kir lat lao lit lav mlg mac mal mon mar
+may mlt bur nep dut nor nya orm ori pol pus por que run mol ron rus kin san snd sin slk slv som alb sve
+swa tam tel tgk tha tir tuk tur tat uig ukr urd uzb vie yid chi
+"""
+_QUICKTIME = frozenset(_QUICKTIME_CODES.split())
 _NAMES: Mapping[str, str] = MappingProxyType({codes[0]: name for codes, name in _entries()})
 
 
@@ -74,6 +84,22 @@ def language_tag(language: str | None) -> str | None:
     return "-".join((_TAGS.get(primary, primary), *map(_subtag, rest)))
 
 
+def code_in_mp4(language: str) -> str:
+    """Return the three-letter code for MP4. ffmpeg's muxer drops every other code."""
+    primary = language.partition("-")[0]
+    return next((code for code in (primary, *_codes(primary)) if len(code) == 3), primary)
+
+
+def code_in_quicktime(language: str) -> str:
+    """Return the code of the language in QuickTime's table, or the code for MP4 if the table has none."""
+    code = code_in_mp4(language)
+    return next((one for one in (code, *_codes(code)) if one in _QUICKTIME), code)
+
+
+def _codes(code: str) -> Sequence[str]:
+    return _CODES.get(_TAGS.get(code, code), ())
+
+
 def _subtag(text: str) -> str:
     """Return a subtag as it is usually written: a region in capitals, a script with one capital."""
     if len(text) == 2:
@@ -82,13 +108,16 @@ def _subtag(text: str) -> str:
 
 
 def language_name(tag: str) -> str:
-    """Return the English name of a language, with what follows its primary subtag: "Portuguese (BR)"."""
+    """Return the English name of a language, with its further subtags in parentheses: "Portuguese (BR)"."""
     primary, _, rest = tag.partition("-")
     name = _NAMES.get(primary, primary)
     return f"{name} ({rest})" if rest else name
 
 
 def is_spoken(language: str | None, wanted: str) -> bool:
-    """Return whether a language that a file declares is the wanted one: `de` is `ger`, `pt` also `pt-BR`."""
+    """Return whether a language that a file declares matches `wanted`.
+
+    The wanted `de` matches `ger`, and the wanted `pt` matches `pt-BR` too.
+    """
     declared, tag = language_tag(language), language_tag(wanted)
     return declared is not None and tag is not None and f"{declared}-".startswith(f"{tag}-")

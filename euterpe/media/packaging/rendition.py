@@ -43,28 +43,38 @@ class Segment:
     duration: int  # to the start of the next segment
     size_bytes: int
     starts_with_sync: bool = True
-    keyframe: FileRange | None = None  # all that a decoder needs for the first picture, if it is a keyframe
+    keyframe: FileRange | None = None  # the bytes of the first picture; None if it is not a keyframe
+
+
+@dataclass(frozen=True)
+class KeyframeFile:
+    """A file with the keyframes of a rendition for DASH: init segment, index, and then each keyframe."""
+
+    name: str
+    init_bytes: int
+    index_bytes: int
+    bandwidth: int  # the highest bit rate of a keyframe over the time until the next keyframe, in bit/s
 
 
 @dataclass(frozen=True)
 class Keyframe:
-    place: int  # of its segment
-    duration: int  # to the next keyframe, in microseconds
+    place: int  # the index of its segment
+    duration: int  # the microseconds until the next keyframe
     bytes: FileRange
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackagedRendition:
-    """The fields of all renditions. `language` and `title` come from the source: they are hostile."""
+    """The fields of all renditions. `language` and `title` come from the source, and are not trusted."""
 
-    name: str  # the names of its files begin with it
+    name: str  # the names of its files begin with this name
     codec: str  # as in RFC 6381
     timescale: int
     segments: tuple[Segment, ...]
     language: str | None = None
     title: str | None = None
     is_default: bool = False
-    priming: int = 0  # the ticks at the beginning of sound that an edit list hides
+    priming: int = 0  # the ticks of sound at the beginning that an edit list hides
 
     @property
     def init(self) -> str:
@@ -75,7 +85,7 @@ class PackagedRendition:
         return f"{self.name}.m3u8"
 
     def segment(self, place: int) -> str:
-        """Return the name of a segment. The first has the place 0, and the number 1 in its name."""
+        """Return the name of a segment. The first segment has the index 0, and the number 1 in its name."""
         return f"{self.name}_{place + 1:05d}.m4s"
 
     def seconds(self, ticks: int) -> Fraction:
@@ -90,10 +100,10 @@ class PackagedRendition:
     def durations(self) -> list[int]:
         """Return the duration of each segment for HLS, in microseconds.
 
-        The ends are rounded and not the durations, so that the errors do not add up. The time before the
-        first segment belongs to it, because a player adds up the durations to find where a segment begins.
-        The priming belongs to it too: Shaka Player 5.2.12 compares the sum with the decode time in the next
-        segment, and without the priming played all but the first 21 ms early.
+        Round the end times and not the durations, so that rounding errors do not add up. The first duration
+        includes the time before the first segment, because a player finds the start of a segment by adding
+        the durations. It also includes the priming: Shaka Player 5.2.12 compares the sum with the decode time
+        of the next segment, and without the priming it played all segments except the first one 21 ms early.
         """
         ends = [
             ((segment.start + segment.duration + self.priming) * 2 * _MICROSECONDS + self.timescale)
@@ -111,6 +121,7 @@ class VideoRendition(PackagedRendition):
     max_frame_rate: Fraction
     pixel_aspect: Fraction = Fraction(1)
     video_range: VideoRange = "SDR"
+    keyframe_file: KeyframeFile | None = None
 
     @property
     def shown_width(self) -> int:
@@ -167,7 +178,7 @@ def rendition_of(
     title: str | None = None,
     is_default: bool = False,
 ) -> VideoRendition | AudioRendition:
-    """Return the rendition whose files were read as `facts`."""
+    """Return the rendition that has these facts."""
     track, segments = facts.track, _segments(facts.segments)
     rendition: VideoRendition | AudioRendition
     if track.kind == "video":
@@ -201,14 +212,14 @@ def rendition_of(
         )
     names = (rendition.init, *(rendition.segment(place) for place in range(len(segments))))
     if names != (facts.init, *(fact.name for fact in facts.segments)):
-        raise ValueError(f"the files of {name} have other names than its lists would say")
+        raise ValueError(f"the files of {name} have other names than its playlists would contain")
     return rendition
 
 
 def _segments(facts: Sequence[SegmentFacts]) -> tuple[Segment, ...]:
-    """Return the segments, each up to the start of the next one.
+    """Return the segments, each with its duration up to the start of the next segment.
 
-    What lies before 0 is not shown: the first segment of sound has the encoder's priming there.
+    The priming of sound is before time 0 of the first segment, and players do not play it.
     """
     starts = [max(0, fact.start) for fact in facts]
     ends = [*starts[1:], facts[-1].end]

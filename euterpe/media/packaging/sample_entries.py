@@ -14,7 +14,7 @@ from euterpe.media.packaging.boxes import (
     optional_child,
 )
 
-_UNSPECIFIED = 2  # of a colour property, in H.273
+_UNSPECIFIED = 2  # the number for an unspecified colour property in H.273
 _VISUAL_BYTES, _AUDIO_BYTES = 78, 28  # the fields of a sample entry, before its boxes
 # The tags of the descriptors in `esds` (ISO/IEC 14496-1).
 _ES, _DECODER_CONFIG, _DECODER_INFO = 3, 4, 5
@@ -53,7 +53,7 @@ def read_sample_entry(data: bytes, box: Box) -> SampleEntry:
         return _video(data, box, codec)
     if (read := _AUDIO.get(kind)) is not None:
         return _audio(data, box, read)
-    raise damaged(f"a track has a codec that is unknown here ({kind!a})")
+    raise damaged(f"a track has an unknown codec ({kind!a})")
 
 
 def _video(data: bytes, box: Box, codec: Callable[[bytes, Box, EntryColour | None], str]) -> SampleEntry:
@@ -78,7 +78,7 @@ def _video(data: bytes, box: Box, codec: Callable[[bytes, Box, EntryColour | Non
 
 
 def _inner(box: Box, fields: int) -> Box:
-    """Return the part of a sample entry that has its boxes."""
+    """Return the part of a sample entry that contains boxes."""
     if box.body + fields > box.end:
         raise damaged("a sample entry is too short")
     return box._replace(body=box.body + fields)
@@ -171,7 +171,7 @@ def _mp4a(data: bytes, inner: Box, declared: _Sound) -> _Sound:
     if object_type in _MP3:
         return declared._replace(codec=f"mp4a.{object_type:X}")
     if object_type != _MPEG4_AUDIO:
-        raise damaged(f"an audio track has a codec that is unknown here (mp4a.{object_type:X})")
+        raise damaged(f"an audio track has an unknown codec (mp4a.{object_type:X})")
     config.skip(12)
     return _aac(_Bits(_descriptor(config, _DECODER_INFO)), declared)
 

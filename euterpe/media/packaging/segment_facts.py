@@ -15,10 +15,11 @@ from euterpe.media.errors import MediaError
 from euterpe.media.sandbox.child_results import Flag, Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-# The answer of a child has 100 bytes for each segment, and at most 4 MiB.
+# The answer of a child takes 100 bytes for each segment, and may have at most 4 MiB.
 _SEGMENTS_PER_CALL = 10_000
 _MOST_TICKS = 2**53
-# In the clocks of some containers, the pictures of a constant rate are not equally long: 33 ms and 34 ms.
+# With a clock of 1 kHz, pictures at a constant rate of 30 per second last 33 or 34 ms, so the measured rate
+# is rounded to a usual rate.
 _USUAL_RATES = (
     *map(Fraction, (10, 12, 15, 20, 24, 25, 30, 48, 50, 60, 72, 90, 100, 120, 144, 240)),
     *(Fraction(rate * 1000, 1001) for rate in (12, 15, 24, 30, 48, 60, 120, 240)),
@@ -38,7 +39,7 @@ class TrackFacts:
     """The track of an init segment."""
 
     kind: Literal["video", "audio"]
-    codec: CodecString  # as in RFC 6381
+    codec: CodecString  # in the form of RFC 6381
     timescale: Positive
     edit_start: Ticks  # the media time that is shown at 0
     width: Positive | None
@@ -62,9 +63,10 @@ class SegmentFacts:
     starts_with_sync: bool
     body_start: int  # the position of its first `moof`
     keyframe_end: int  # the end of its first sample, if this is a sync sample
-    shortest: int  # the least time between two pictures
+    shortest: int  # the shortest time between two pictures
     longest: int
-    busiest_samples: int  # the pictures of the half second with the most pictures, and its ticks
+    # The number of pictures, and the length in ticks, of the half second with the most pictures.
+    busiest_samples: int
     busiest_ticks: int
 
 
@@ -106,7 +108,7 @@ class RenditionFacts:
 
     @property
     def average_frame_rate(self) -> Fraction:
-        """Return the pictures per second, exactly if all pictures are shown equally long."""
+        """Return the pictures per second. The rate is exact if all pictures last equally long."""
         steps = {step for s in self.segments if s.samples > 1 for step in (s.shortest, s.longest)}
         if len(steps) == 1 and (step := steps.pop()) > 0:
             return Fraction(self.track.timescale, step)
@@ -125,7 +127,7 @@ class RenditionFacts:
 
 
 def _usual_rate(rate: Fraction) -> Fraction:
-    """Return the usual rate that was meant, or else this rate as a short fraction."""
+    """Return the nearest usual rate if it is close enough, or else this rate as a short fraction."""
     nearest = min(_USUAL_RATES, key=lambda usual: abs(usual - rate))
     if abs(nearest - rate) <= nearest * _SAME_RATE:
         return nearest
@@ -140,9 +142,9 @@ def read_rendition(
     *,
     on_tick: Callable[[], None] = lambda: None,
 ) -> RenditionFacts:
-    """Return the facts of the files, whose names are relative to `folder`, in the order given.
+    """Return the facts of the files in the given order. The names are relative to `folder`.
 
-    Raise `MediaError` if a file is not as ffmpeg writes it. `on_tick` may raise to stop the reading.
+    Raise `MediaError` if a file has a form that ffmpeg does not write. `on_tick` may raise to stop reading.
     """
     answers = [
         _read_some(sandbox, folder, init, segments[at : at + _SEGMENTS_PER_CALL], on_tick)
@@ -174,7 +176,7 @@ def _segments(names: Sequence[str], columns: Sequence[tuple[Any, ...]]) -> tuple
     try:
         facts = tuple(SegmentFacts(*row) for row in zip(names, *columns, strict=True))
     except ValueError:
-        raise _damaged(f"{names[0]}: the reading of {len(names)} segments speaks of something else") from None
+        raise _damaged(f"{names[0]}: the answer does not fit these {len(names)} segments") from None
     for one in facts:
         if one.end <= one.start or not one.samples:
             raise _damaged(f"{one.name}: it has no duration")
@@ -182,7 +184,7 @@ def _segments(names: Sequence[str], columns: Sequence[tuple[Any, ...]]) -> tuple
             raise _damaged(f"{one.name}: its parts lie outside of it")
     for before, after in pairwise(facts):
         if after.start <= before.start:
-            raise _damaged(f"{after.name}: it begins before the segment before it")
+            raise _damaged(f"{after.name}: it begins before the previous segment")
     return facts
 
 

@@ -1,6 +1,7 @@
 """Open and replace the files of a rendition without following links. Runs in sandboxed children only.
 
-The encoder could write to the folder and may have been compromised, so behind each name may be anything.
+The encoder could write to the folder and may have been compromised, so any name may be a link or a special
+file.
 """
 
 import os
@@ -19,7 +20,7 @@ _PIECE_BYTES = 1 << 20
 def opened(name: str) -> Iterator[tuple[int, int]]:
     """Yield a descriptor of a regular file, and its size. Raise `MediaError` for a link or a special file."""
     try:
-        # O_NONBLOCK, because opening a FIFO would wait for its writer.
+        # Without O_NONBLOCK, opening a FIFO would wait for its writer.
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise damaged(f"it cannot be opened ({error.strerror})") from None
@@ -34,9 +35,9 @@ def opened(name: str) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def replaced(name: str) -> Iterator[int]:
-    """Yield a descriptor of a new file, which takes the place of `name` when the block ends.
+    """Yield a descriptor of a new file, which replaces the file `name` when the block ends.
 
-    The file that has the name is not written to: it could be a hard link to another job's file.
+    Do not write to the old file, because it could be a hard link to another job's file.
     """
     new = f".{token_hex(16)}"
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -11,10 +11,11 @@ from euterpe.media.packaging.fragments import Fragment, read_fragment, read_layo
 from euterpe.media.packaging.init_segment import MOST_INIT_BYTES, Track, read_init
 from euterpe.media.packaging.segment_files import opened, read_range
 
-# A minute at 1,000 pictures a second, or at 192 kHz in blocks of 192 samples.
+# The maximum number of samples of a segment. This is enough for a minute of 1,000 pictures per second, or of
+# sound at 192 kHz in blocks of 192 samples.
 MOST_SAMPLES = 60_000
-# The picture rate is measured over at least half a second, because in clocks of 1 kHz a picture of 33.4 ms
-# takes 33 or 34 ticks.
+# The picture rate is measured over at least half a second, because with a clock of 1 kHz a picture of 33.4 ms
+# lasts 33 or 34 ticks.
 _RATE_WINDOW_S = 0.5
 
 
@@ -38,7 +39,7 @@ class SegmentColumns:
 def read_segments(init: str, segments: Sequence[str]) -> dict[str, Any]:
     """Return the facts of a rendition's track, and of some of its segments. Times are ticks of its clock.
 
-    Raise `MediaError` if a file is not as ffmpeg writes it.
+    Raise `MediaError` if a file has a form that ffmpeg does not write.
     """
     found, track = read_track(init)
     columns = SegmentColumns()
@@ -58,7 +59,7 @@ def named(name: str) -> Iterator[None]:
 
 
 def read_track(init: str) -> tuple[dict[str, Any], Track]:
-    """Return the facts of the track, and what is needed to read its segments."""
+    """Return the facts of the track, and the values for reading its segments."""
     with named(init), opened(init) as (fd, size):
         return read_init(read_range(fd, 0, size, MOST_INIT_BYTES))
 
@@ -85,12 +86,15 @@ def _read_segment(fd: int, size: int, track: Track, columns: SegmentColumns) -> 
 
 
 def presentation_times(fragment: Fragment) -> list[int]:
-    """Return the presentation times of the samples, before the edit list."""
+    """Return the presentation times of the samples, without applying the edit list."""
     return [time + shift for time, shift in zip(fragment.decode_times(), fragment.shifts, strict=True)]
 
 
 def _measure_rate(shown: Sequence[int], timescale: int, columns: SegmentColumns) -> None:
-    """Append the shortest and longest picture, and the busiest half second as (pictures, ticks)."""
+    """Append the durations of the shortest and the longest picture, and the busiest half second.
+
+    The busiest half second is measured as its number of pictures and its ticks.
+    """
     steps = [later - earlier for earlier, later in pairwise(shown)]
     pictures, ticks = 0, 0
     window, first = max(1, int(_RATE_WINDOW_S * timescale)), 0

@@ -1,6 +1,6 @@
-"""Fold a short last segment into the segment before it. Runs in sandboxed children only.
+"""Append a short last segment to the segment before it. Runs in sandboxed children only.
 
-With a last segment of Opus of 6.5 ms, hls.js 1.7.4 stalled for ever, and never reported the end.
+hls.js 1.7.4 stalled for ever at a last segment with 6.5 ms of Opus, and never reported the end.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from euterpe.media.packaging.segments import named
 def fold_tail(segment: str, tail: str) -> None:
     """Append the fragments of `tail` to `segment`, and remove `tail`.
 
-    The index (`sidx`) of both is left out: it would be wrong.
+    The result has no index (`sidx`), because the indexes of the two segments would be wrong.
     """
     with named(segment), opened(segment) as (fd, size), replaced(segment) as target:
         layout = read_layout(fd, size)

@@ -1,4 +1,4 @@
-"""Write WebVTT: a track in segments for HLS, and in one file for DASH. Pure."""
+"""Write a subtitle track as WebVTT: in segments for HLS, and in one file for DASH. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from euterpe.media.packaging.rendition import TEXT_TYPE, Segment, SubtitleRendit
 _SEGMENT_HEADER = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:0,LOCAL:00:00:00.000\n"
 _FILE_HEADER = "WEBVTT\n"
 _TICKS = 1000  # in a second
-# A cue that is shown for long is in many segments. The subtitles of a film of four hours have 0.3 million
-# characters.
+# The limit of a track in all its files. A long cue is repeated in many segments. The subtitles of a film of
+# four hours have 0.3 million characters.
 _MOST_CHARACTERS = 50_000_000
 _LINE_ENDS = re.compile("\r\n|[\n\x0b-\r\x1c-\x1e\x85\u2028\u2029]")
 # Control characters, halves of surrogate pairs and non-characters.
@@ -39,7 +39,7 @@ class PackagedSubtitles:
 
 
 class _Block(NamedTuple):
-    """A cue as it is written. Times are milliseconds."""
+    """A cue in the form in which it is written. Times are milliseconds."""
 
     start: int
     end: int
@@ -57,11 +57,11 @@ def package_subtitles(
     is_default: bool = False,
     is_forced: bool = False,
 ) -> PackagedSubtitles:
-    """Return the files of a subtitle track. A cue is in every segment during which it is shown.
+    """Return the files of a subtitle track. Each segment contains every cue that is shown during the segment.
 
-    Raise `MediaError` if so many cues are shown for so long that the files would be too large.
+    Raise `MediaError` if the files would be too large, because many cues are shown for a long time.
     """
-    blocks = sorted(block for cue in cues if (block := _block(cue)) is not None)
+    blocks = _blocks(cues)
     step, end = max(1, round(segment_seconds * _TICKS)), max(1, round(duration_seconds * _TICKS))
     texts = [_SEGMENT_HEADER + "".join(texts) for texts in _by_segment(blocks, step, -(-end // step))]
     segments = [
@@ -77,8 +77,21 @@ def package_subtitles(
         is_forced=is_forced,
     )
     files = [(rendition.segment(place), text) for place, text in enumerate(texts)]
-    files.append((rendition.whole, _FILE_HEADER + "".join(block.text for block in blocks)))
+    files.append((rendition.whole, _whole(blocks)))
     return PackagedSubtitles(rendition, tuple(TextFile(file, text, TEXT_TYPE) for file, text in files))
+
+
+def webvtt_file(cues: Sequence[Cue]) -> str:
+    """Return a whole track as one file."""
+    return _whole(_blocks(cues))
+
+
+def _whole(blocks: Sequence[_Block]) -> str:
+    return _FILE_HEADER + "".join(block.text for block in blocks)
+
+
+def _blocks(cues: Sequence[Cue]) -> list[_Block]:
+    return sorted(block for cue in cues if (block := _block(cue)) is not None)
 
 
 def _by_segment(blocks: Sequence[_Block], step: int, count: int) -> list[list[str]]:
@@ -97,7 +110,7 @@ def _by_segment(blocks: Sequence[_Block], step: int, count: int) -> list[list[st
 
 
 def _block(cue: Cue) -> _Block | None:
-    """Return a cue as it is written, or None if it would show nothing."""
+    """Return the cue in the form in which it is written, or None if it would show nothing."""
     start, end = max(0, round(cue.start * _TICKS)), round(cue.end * _TICKS)
     text = _escaped(cue.text)
     if end <= start or not text:
@@ -106,7 +119,10 @@ def _block(cue: Cue) -> _Block | None:
 
 
 def _escaped(text: str) -> str:
-    """Return a text that is shown unchanged. An empty line would end the cue, and "-->" begin another one."""
+    """Escape a text so that a player shows it unchanged.
+
+    Without the escape, an empty line would end the cue, and "-->" would begin another cue.
+    """
     lines = (_UNSAFE.sub("", line).strip() for line in _LINE_ENDS.split(text))
     shown = "\n".join(line for line in lines if line)
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""Init and media segments that are built by hand, box by box, so that tests can make any field lie."""
+"""Build init and media segments box by box, so that a test can put a wrong value into any field."""
 
 from dataclasses import dataclass, field
 from struct import pack

@@ -1,12 +1,14 @@
 // Plays a manifest with one of three players, and reports what happened.
 // Query: player=hls.js|dash.js|shaka, url, rate, switches=1 (another level for each segment), tour=1 (seek and
-// change the sound after the end), text=1 (show the first subtitles). The report becomes `window.report`.
+// change the sound after the end), text=1 (show the first subtitles), trick=1 (fast playback with keyframes, in Shaka
+// Player). The report becomes `window.report`.
 
 const query = new URLSearchParams(location.search);
 const video = document.querySelector("video");
 const report = {
   errors: [], ended: 0, duration: 0, buffered: [], pictures: 0, dropped: 0, levels: [], played_levels: [],
   sounds: [], played_sound: null, texts: [], cues: [], waits: 0, size: [0, 0], trickPlay: 0,
+  keyframe_ranges: [],
 };
 window.progress = () => JSON.stringify({
   time: video.currentTime, duration: video.duration, ended: video.ended, paused: video.paused, state: video.readyState,
@@ -117,7 +119,12 @@ const adapters = {
     shaka.polyfill.installAll();
     const player = new shaka.Player();
     await player.attach(video);
-    player.configure({ abr: { enabled: false }, streaming: { bufferingGoal: BUFFER_S } });
+    // Fast playback needs something left to load, so it has the default goal.
+    const streaming = query.has("trick") ? {} : { bufferingGoal: BUFFER_S };
+    player.configure({ abr: { enabled: false }, streaming });
+    player.getNetworkingEngine().registerResponseFilter((_, { uri, headers }) => {
+      if (uri.endsWith("_keyframes.mp4")) report.keyframe_ranges.push(headers["content-range"] ?? "whole");
+    });
     player.addEventListener("error", ({ detail }) => fail(`${detail.code} ${detail.data}`));
     const levels = () => player.getVariantTracks().filter((track) => track.audioId === active()?.audioId)
       .sort((a, b) => b.bandwidth - a.bandwidth);
@@ -138,6 +145,7 @@ const adapters = {
       sound: () => sounds().findIndex((track) => track.active),
       setSound: (index) => player.selectAudioTrack(sounds()[index]),
       setText: (index) => player.selectTextTrack(player.getTextTracks()[index]),
+      trick: () => player.trickPlay(4),
     };
   },
 };
@@ -188,7 +196,12 @@ async function run() {
   const player = await adapters[query.get("player")](query.get("url"));
   if (query.has("text")) player.setText(0);
   video.playbackRate = Number(query.get("rate") ?? 1);
-  await buffer();
+  if (query.has("trick")) {
+    await video.play();
+    player.trick();
+  } else {
+    await buffer();
+  }
   await playToTheEnd();
   const quality = video.getVideoPlaybackQuality();
   Object.assign(report, {

@@ -2,15 +2,17 @@
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlencode, urlsplit
 
-from playwright.sync_api import ConsoleMessage, Page
+from playwright.sync_api import ConsoleMessage, Page, Route
 
 from tests.browser import chromium
 from tests.node import NODE_MODULES
@@ -18,7 +20,7 @@ from tests.node import NODE_MODULES
 Player = Literal["hls.js", "dash.js", "shaka"]
 Track: TypeAlias = dict[str, Any]
 
-# The page is served from here; the players are under /lib/ and the media under /media/.
+# The folder of the page. The server has the players under /lib/ and the media under /media/.
 _PAGE = Path(__file__).parent
 _TYPES = {
     ".html": "text/html",
@@ -29,37 +31,39 @@ _TYPES = {
     ".m4s": "video/iso.segment",
     ".vtt": "text/vtt",
 }
+NO_KEYS: Mapping[str, bytes] = MappingProxyType({})
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 @dataclass(frozen=True)
 class PlayReport:
-    """What a player did. `levels` are the renditions of the picture, in the player's own order."""
+    """The report of a player. `levels` are the video renditions, in the order of the player."""
 
     errors: list[str]
     ended: int  # how often the end was reached
     duration: float
-    buffered: list[tuple[float, float]]  # at the first end
-    pictures: int  # decoded up to the first end
-    dropped: int  # of these, not shown in time
+    buffered: list[tuple[float, float]]  # the buffered ranges at the first end
+    pictures: int  # the number of pictures decoded up to the first end
+    dropped: int  # the number of these pictures that were not shown in time
     levels: list[dict[str, Any]]
-    played_levels: list[int]  # for each segment of the picture, in the order of loading
+    played_levels: list[int]  # the level of each video segment, in the order of loading
     sounds: list[Track]
     played_sound: int | None
     texts: list[Track]
     cues: list[tuple[float, float, str]]
     waits: int  # how often playback stopped for lack of data, up to the first end
     size: tuple[int, int]
-    trick_play: int  # the I-frame variants that the player found
+    trick_play: int  # the number of I-frame variants that the player found
+    keyframe_ranges: list[str]  # the byte ranges of keyframe files that the server sent
 
 
 @dataclass(frozen=True)
 class Play:
-    """One playback: a manifest, a player, and what to do.
+    """One playback: a manifest, a player, and its actions.
 
-    With `switches`, every segment of the picture comes from another rendition than the one before. With
-    `tour`, the player seeks forwards and backwards after the end, changes the sound, and plays to the end
-    again. With `text`, it shows the first subtitles.
+    With `switches`, the player changes the video rendition with every segment. With `tour`, the player seeks
+    forwards and backwards after the end, changes the sound, and plays to the end again. With `text`, it shows
+    the first subtitle track. With `trick`, Shaka Player plays fast with keyframes.
     """
 
     player: Player
@@ -67,23 +71,30 @@ class Play:
     switches: bool = False
     tour: bool = False
     text: bool = False
+    trick: bool = False
     rate: float = 4.0
 
 
-def play(folder: Path, *plays: Play, timeout_s: float = 60.0) -> list[PlayReport]:
-    """Play manifests of one folder side by side in one browser, and return their reports in order.
+def play(
+    folder: Path, *plays: Play, timeout_s: float = 60.0, keys: Mapping[str, bytes] = NO_KEYS
+) -> list[PlayReport]:
+    """Play manifests of one folder in parallel in one browser, and return their reports in order.
 
-    A play with errors is repeated alone: on a busy machine hls.js sometimes appends a segment twice after a
-    change of the level, and reports it. A fault of the media is reported in every play.
+    `keys` has the responses to requests to other hosts, by URL.
+
+    A playback with errors is repeated alone. On a busy machine, hls.js sometimes appends a segment twice
+    after a change of the level, and reports an error. A fault of the media is reported in every playback.
     """
-    reports = _play(folder, plays, timeout_s)
+    reports = _play(folder, plays, timeout_s, keys)
     return [
-        _play(folder, [one], timeout_s)[0] if report.errors else report
+        _play(folder, [one], timeout_s, keys)[0] if report.errors else report
         for one, report in zip(plays, reports, strict=True)
     ]
 
 
-def _play(folder: Path, plays: Sequence[Play], timeout_s: float) -> list[PlayReport]:
+def _play(
+    folder: Path, plays: Sequence[Play], timeout_s: float, keys: Mapping[str, bytes]
+) -> list[PlayReport]:
     with ExitStack() as ended:
         address = ended.enter_context(_served(folder))
         browser = ended.enter_context(chromium(*_IN_BACKGROUND))
@@ -91,12 +102,18 @@ def _play(folder: Path, plays: Sequence[Play], timeout_s: float) -> list[PlayRep
         for one in plays:
             page = browser.new_context().new_page()
             errors = _console_errors(page)
+            for url, key in keys.items():
+                page.route(url, partial(_answer, key))
             page.goto(f"{address}/page/player.html?{_query(one)}")
             pages.append((page, errors))
         return [_report(page, errors, timeout_s) for page, errors in pages]
 
 
-# Pages that are not in front must play at full speed.
+def _answer(key: bytes, route: Route) -> None:
+    route.fulfill(body=key, headers={"access-control-allow-origin": "*"})
+
+
+# Background pages must play at full speed.
 _IN_BACKGROUND = (
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
@@ -106,7 +123,7 @@ _IN_BACKGROUND = (
 
 
 def _query(play: Play) -> str:
-    flags = {name: "1" for name in ("switches", "tour", "text") if getattr(play, name)}
+    flags = {name: "1" for name in ("switches", "tour", "text", "trick") if getattr(play, name)}
     return urlencode({"player": play.player, "url": f"/media/{play.manifest}", "rate": play.rate, **flags})
 
 
@@ -167,13 +184,13 @@ def _served(folder: Path) -> Iterator[str]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """Keep quiet: players abort requests."""
+            """Do nothing, because players abort requests."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""Presentations: encoded by the ffmpeg under test with the arguments of a plan, and packaged."""
+"""Make presentations: encode with the ffmpeg under test and the arguments of a plan, then package."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ from euterpe.media.sandbox.sandbox import Sandbox
 SECONDS = 13.013
 PICTURES = 390
 SEGMENT_SECONDS = 4
-SEGMENTS = 3  # the tail of a second is folded
+SEGMENTS = 3  # the last segment of one second is appended to the third segment
 CUES = (Cue(1, 3, "A & B <i>"), Cue(3.5, 9, "two\n\nlines --> here"))
 
-# Codecs as plans use them: closed GOPs, no keyframes at changes of scene.
+# The encoders have the same options as in plans: closed GOPs, and no keyframes at scene cuts.
 ENCODERS = {
     "h264": "-c:v libx264 -preset veryfast -x264-params scenecut=0",
     "hevc": "-c:v libx265 -preset ultrafast -tag:v hvc1 -x265-params log-level=error:open-gop=0:scenecut=0",
@@ -57,7 +57,7 @@ class Sound:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to encode. Each of `widths` is a rung."""
+    """The parameters of a presentation. Each of `widths` is a rung."""
 
     video: str | None = "h264"
     sounds: tuple[Sound, ...] = (
@@ -68,7 +68,7 @@ class Recipe:
     rate: str = "30000/1001"
     seconds: float = SECONDS
     segment_seconds: float = SEGMENT_SECONDS
-    options: str = ""  # of the encoder of the picture, besides `ENCODERS`
+    options: str = ""  # more options of the video encoder, in addition to `ENCODERS`
     picture: str = "format=yuv420p"
 
 
@@ -131,7 +131,7 @@ def package(
     trick_play: bool = False,
     key: HlsKey | None = None,
 ) -> Presentation:
-    """Encode and package a presentation, with its lists written to the folder."""
+    """Encode and package a presentation, and write its playlists to the folder."""
     names = encode(recipe, folder)
     facts = {
         name: finish_rendition(
@@ -172,7 +172,7 @@ def package(
 
 @pytest.fixture(scope="session")
 def film(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Presentation:
-    """Two rungs of H.264, two languages in AAC and one of them in Opus, subtitles, trick play."""
+    """Return a film with two rungs of H.264, two languages in AAC and Opus, subtitles and trick play."""
     sounds = (
         Sound("audio_en", language="eng"),
         Sound("audio_de", language="ger", hertz=880, channels=1),

@@ -1,4 +1,4 @@
-"""Bit rates are those of RFC 8216, from the sizes of the files."""
+"""Tests of bit rates: they are computed from the sizes of the files, as RFC 8216 defines them."""
 
 from math import ceil
 
@@ -12,7 +12,7 @@ from tests.media.packaging.renditions import VIDEO, video
 
 def test_the_peak_is_that_of_a_run_of_segments() -> None:
     assert bit_rate(VIDEO, 5) == BitRate(peak=600_000 * 8 // 4, average=ceil(1_500_000 * 8 / 13))
-    # Segments of less than half of the target duration count only together with others.
+    # A segment shorter than half of the target duration counts only together with its neighbours.
     short = video(segments=(Segment(0, 5000, 100), Segment(5000, 1000, 9000), Segment(6000, 5000, 100)))
     assert bit_rate(short, 5).peak == ceil(9100 * 8 / 6)
 

@@ -1,4 +1,4 @@
-"""The boxes of MP4 files are read within their bounds, whatever their sizes say."""
+"""Tests that the boxes of MP4 files are read only within their bounds, whatever sizes they declare."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Segments are finished in the sandbox: decode times, tails; and hostile folders do no harm."""
+"""Tests of finishing segments in the sandbox: decode times, short last segments, and hostile folders."""
 
 import io
 import os
@@ -15,7 +15,7 @@ from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.packaging.hostile import Init, Media
 from tests.media.packaging.presentations import PICTURES, SEGMENTS, Recipe, Sound, encode
 
-TICKS = 1001  # of a picture, at 30,000 a second
+TICKS = 1001  # the duration of a picture, with 30,000 ticks per second
 
 
 def finish(sandbox: Sandbox, folder: Path, name: str = "v", seconds: float = 4) -> list[str]:

@@ -1,4 +1,4 @@
-"""Media and I-frame playlists are those of RFC 8216, as an independent reader and ffmpeg read them."""
+"""Tests of media and I-frame playlists (RFC 8216), with an independent reader and with ffmpeg."""
 
 import subprocess
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The master playlist says what players need to choose: rates, codecs, languages."""
+"""Tests that the master playlist has the facts that players choose by: rates, codecs, languages."""
 
 import re
 from dataclasses import replace

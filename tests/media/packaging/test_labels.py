@@ -1,4 +1,4 @@
-"""Labels: what viewers read comes from the source, and must harm no playlist."""
+"""Tests of labels: their texts come from the source, and must not break a playlist."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Presentations play in Chromium with hls.js, dash.js and Shaka Player, whatever the viewer changes."""
+"""Tests that presentations play in Chromium with hls.js, dash.js and Shaka Player while tracks change."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.media.packaging.presentations import (
 
 HLS, DASH = "master.m3u8", "manifest.mpd"
 ALL: tuple[tuple[Player, str], ...] = (("hls.js", HLS), ("dash.js", DASH), ("shaka", HLS), ("shaka", DASH))
-# Pictures that stay on the screen for one, two or five frames of 29.97 a second.
+# Each picture is shown for one, two or five frames at 29.97 frames per second.
 VARIABLE = "select='not(mod(n,5))+lt(mod(n,90),30)',format=yuv420p"
 OPUS = (Sound("audio_en", "opus", "eng"), Sound("audio_de", "opus", "ger", hertz=880))
 

@@ -1,4 +1,4 @@
-"""Codec strings, sizes and channels are those of the codec's own configuration."""
+"""Tests that codec strings, sizes and channels come from the configuration record of the codec."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -71,8 +71,8 @@ def test_the_codec_string_of_a_picture(kind: bytes, inner: bytes, codec: str) ->
         (b"mp4a", esds(0x40, bytes.fromhex("13900000")), "mp4a.40.2", 22_050, 2),
         (b"mp4a", esds(0x40, bytes.fromhex("2b920800")), "mp4a.40.5", 44_100, 2),  # 22,050 Hz and SBR
         (b"mp4a", esds(0x40, bytes.fromhex("1780177011")), "mp4a.40.2", 12_000, 2),  # an explicit rate
-        (b"mp4a", esds(0x40, bytes.fromhex("f94640")), "mp4a.40.42", 48_000, 2),  # an escaped type
-        (b"mp4a", esds(0x40, bytes.fromhex("1180")), "mp4a.40.2", 48_000, 2),  # channels elsewhere
+        (b"mp4a", esds(0x40, bytes.fromhex("f94640")), "mp4a.40.42", 48_000, 2),  # an escaped object type
+        (b"mp4a", esds(0x40, bytes.fromhex("1180")), "mp4a.40.2", 48_000, 2),  # channel configuration 0
         (b"mp4a", esds(0x6B), "mp4a.6B", 48_000, 2),
         (b"Opus", box(b"dOps", bytes([0, 6]) + bytes(9)), "Opus", 48_000, 6),
         (b"fLaC", full(b"dfLa", bytes([0x80, 0, 0, 34]) + bytes(10) + pack(">I", 96_000 << 12 | 5 << 9)),

@@ -1,4 +1,4 @@
-"""What the child says about segments is validated, and turned into rates."""
+"""Tests that the child's answer about segments is validated, and that picture rates follow from it."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -31,7 +31,7 @@ COLUMNS: dict[str, list[Any]] = {
 
 
 class LyingSandbox(Sandbox):
-    """A sandbox whose child answers what it is told to."""
+    """A sandbox whose child returns a given answer."""
 
     def __init__(self, answer: object) -> None:
         super().__init__(Path("/bin/true"))
@@ -96,7 +96,7 @@ def test_a_lie_is_refused(answer: object) -> None:
 def rates(
     timescale: int, *segments: list[int], busiest: Callable[[int], tuple[int, int]]
 ) -> tuple[Fraction, Fraction]:
-    """Return the average and the maximum rate of pictures that are shown for these numbers of ticks."""
+    """Return the average and the maximum rate of pictures with these durations in ticks."""
     facts, start = [], 0
     for place, steps in enumerate(segments):
         end = start + sum(steps)

@@ -1,4 +1,4 @@
-"""Segments are read as independent readers read them, and hostile segments are typed errors."""
+"""Tests of reading segments: independent readers agree, and hostile segments raise a `MediaError`."""
 
 import io
 import os
@@ -21,7 +21,7 @@ from tests.media.packaging.test_boxes import box
 
 
 def packets_of(data: bytes) -> list[tuple[float, float, int, bool]]:
-    """Return presentation time, duration, size and whether it is a keyframe, as PyAV sees a segment."""
+    """Return presentation time, duration, size and keyframe flag of each packet, as PyAV reads a segment."""
     with av.open(io.BytesIO(data), "r", format="mov") as container:
         return [
             (
@@ -96,7 +96,7 @@ def test_hand_made_segments_are_read() -> None:
         [2],
         [True],
     )
-    # Samples without fields of their own take those of `trex`, which says that they are no keyframes.
+    # Samples without flags of their own have the flags of `trex`, by which they are not keyframes.
     found = read(Init().build(), Media(samples=(), count=3, flags=1, data_bytes=30).build())["segments"]
     assert (found["ends"], found["samples"], found["syncs"]) == ([120], [3], [False])
 
@@ -134,7 +134,7 @@ def test_a_hostile_init_segment_is_a_typed_error(init: bytes) -> None:
     "media",
     [
         Media(samples=()),
-        Media(samples=(), count=2**32 - 1, flags=1, data_bytes=30),  # no bytes for each of the samples
+        Media(samples=(), count=2**32 - 1, flags=1, data_bytes=30),  # each sample takes 0 bytes
         Media(count=60_001),
         Media(count=3),
         Media(runs=60_000),
@@ -184,7 +184,7 @@ def test_damaged_files_are_read_or_refused(film: Presentation, rounds: int) -> N
     for _ in range(rounds):
         files = [bytearray(init), bytearray(moof)]
         data = choice.choice(files)
-        reach = min(len(data), 2500)  # beyond are only pictures
+        reach = min(len(data), 2500)  # after these bytes there are only pictures
         for _ in range(choice.choice([1, 1, 2, 5, 40])):
             at = choice.randrange(min(reach, len(data)))
             match choice.randrange(4):

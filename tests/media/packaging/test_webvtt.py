@@ -1,4 +1,4 @@
-"""Subtitles are WebVTT that says what the cues said, in segments and in one file."""
+"""Tests that WebVTT contains the texts of the cues unchanged, in segments and in one file."""
 
 import re
 from pathlib import Path
@@ -117,7 +117,7 @@ def test_an_independent_reader_finds_every_cue(
 
 
 def words(text: str) -> str:
-    """Return what is left of a text that WebVTT can show."""
+    """Return the part of a text that WebVTT can show."""
     return re.sub("[\x00-\x1f\x7f-\x9f\\s\ud800-\udfff\ufffe\uffff]", "", text)
 
 
