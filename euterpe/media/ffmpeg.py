@@ -1,4 +1,4 @@
-"""Find the configured ffmpeg, or else the one bundled in the imageio-ffmpeg wheel, and check its version."""
+"""Find the configured ffmpeg, or else the ffmpeg in the wheel of imageio-ffmpeg, and check its version."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from euterpe.media.errors import MediaError
 # In older versions a playlist bypasses the format whitelist (CVE-2026-107697).
 SAFE_VERSION = (9, 0, 2)
 
-# A release has a dot. The date of a git build, such as 2025-01-27, is no version.
+# The number of a release contains a dot. A git build has a date such as 2025-01-27, which is not a version.
 _VERSION = re.compile(r"ffmpeg version n?(\d+(?:\.\d+)+)")
 
 
@@ -29,7 +29,7 @@ class Ffmpeg:
 
 
 def find_ffmpeg(named: Path | None = None) -> Path:
-    """Return the path of `named`, or of the bundled ffmpeg. Raise `ffmpeg_missing` if it is not a file."""
+    """Return `named`, or else the path of the bundled ffmpeg. Raise `ffmpeg_missing` if it is not a file."""
     path = named or _bundled()
     if not path.is_file():
         raise MediaError(ErrorCode.FFMPEG_MISSING, f"there is no ffmpeg at {path}: correct EUTERPE_FFMPEG")
@@ -44,7 +44,7 @@ def _bundled() -> Path:
     carried = sorted(Path(str(files("imageio_ffmpeg"))).glob("binaries/ffmpeg-*"))
     if not carried:
         raise MediaError(
-            ErrorCode.FFMPEG_MISSING, "imageio-ffmpeg has none for this platform: set EUTERPE_FFMPEG"
+            ErrorCode.FFMPEG_MISSING, "imageio-ffmpeg has no ffmpeg for this platform: set EUTERPE_FFMPEG"
         )
     return carried[-1]
 

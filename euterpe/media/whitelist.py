@@ -39,13 +39,21 @@ _AUDIO = (
 )
 DECODERS = (*_VIDEO.split(), *_AUDIO.split())
 # The decoders of subtitles that are text, for the task that reads them. No other process decodes subtitles.
-TEXT_DECODERS = ("subrip", "srt", "ass", "ssa", "mov_text", "webvtt")
+TEXT_DECODERS = ("subrip", "srt", "ass", "ssa", "mov_text", "webvtt", "cc_dec")
 TEXT_CODECS = (
     "subrip",
     "ass",
     "mov_text",
     "webvtt",
-)  # the names of the formats, of which some have two decoders
+    "eia_608",
+)  # the names of the formats; some formats have two decoders
+
+# The decoder for each container of a single picture, such as a watermark. A picture in MOV is AVIF.
+PICTURE_DECODERS: Mapping[str, str] = MappingProxyType(
+    {"png_pipe": "png", "jpeg_pipe": "mjpeg", "webp_pipe": "webp", "gif": "gif", "mov": "libdav1d"}
+)
+# A watermark is decoded and scaled with 8 bytes for each pixel, so this limit is 128 MiB.
+MAX_WATERMARK_PIXELS = 4096 * 4096
 
 MAX_STREAMS = 32
 MAX_PIXELS = 8192 * 4320
@@ -60,5 +68,14 @@ DEMUXER_OPTIONS: Mapping[str, str] = MappingProxyType(
         "codec_whitelist": ",".join(DECODERS),
         "max_streams": str(MAX_STREAMS),
         "max_pixels": str(MAX_PIXELS),
+    }
+)
+PICTURE_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "protocol_whitelist": "fd",
+        "format_whitelist": ",".join(PICTURE_DECODERS),
+        "codec_whitelist": ",".join(PICTURE_DECODERS.values()),
+        "max_streams": "4",
+        "max_pixels": str(MAX_WATERMARK_PIXELS),
     }
 )

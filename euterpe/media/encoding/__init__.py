@@ -1,1 +1,1 @@
-"""Run ffmpeg by a plan: progress, limits, reasons of failures, and the check of the files that it made."""
+"""Run the commands of a plan: progress, limits, reasons of failures, and the verification of the files."""

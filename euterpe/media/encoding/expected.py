@@ -1,4 +1,4 @@
-"""The files that a plan promises, with what a reader must find in each."""
+"""List the files that a plan must produce, and the required content of each file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,14 +8,19 @@ from euterpe.media.planning.tree import (
     Command,
     Discard,
     File,
+    Gain,
     MuxedTrack,
     Plan,
     PlannedText,
+    QualityCheck,
     Rendition,
     Still,
+    SubtitleTrack,
+    output_of,
 )
 
-# For each muxer, the demuxer that reads the file back, and the media type with and without pictures.
+# For each muxer: the demuxer that reads the file back, and the media types with pictures and with sound
+# alone.
 _MUXERS = {
     "mp4": ("mov", "video/mp4", "audio/mp4"),
     "mov": ("mov", "video/quicktime", "audio/mp4"),
@@ -37,7 +42,7 @@ _STILLS = {
 
 @dataclass(frozen=True)
 class ExpectedTrack:
-    """The required properties of one stream. `least_end` is None if the end is not known."""
+    """The required properties of one stream. `least_end` is None if the end of the stream is not known."""
 
     kind: str
     codec: str
@@ -45,18 +50,24 @@ class ExpectedTrack:
     width: int | None = None
     height: int | None = None
     language: str | None = None
+    is_copied: bool = False
+    gain: Gain | None = None
+    quality: QualityCheck | None = None  # None if the quality is not measured
 
 
 @dataclass(frozen=True)
 class ExpectedFile:
-    """A file that is read back with `demuxer`; a text of our own has none."""
+    """A file that is read back with `demuxer`.
+
+    A text file, which the worker itself writes, has no demuxer.
+    """
 
     output: str
     path: str
     content_type: str
     demuxer: str | None
     tracks: tuple[ExpectedTrack, ...] = ()
-    may_have_chapters: bool = False  # as a track of data
+    may_have_chapters: bool = False  # chapters appear as a data track
 
 
 @dataclass(frozen=True)
@@ -67,25 +78,24 @@ class ExpectedRendition:
     track: ExpectedTrack
 
 
-def output_of(path: str) -> str:
-    """Return the output that a path belongs to: its folder, or its name without the suffix."""
-    folder, slash, _ = path.partition("/")
-    return folder if slash else path.rpartition(".")[0]
-
-
 def expected_files(plan: Plan) -> Iterator[ExpectedFile]:
-    """Yield the single files of a plan: films, sounds, pictures, and texts of our own."""
+    """Yield the files of a plan that are not segments: films, sounds, pictures and texts."""
     for command in plan.commands:
-        for product in command.products:
-            match product:
-                case File():
-                    yield _file(command, product)
-                case Still():
-                    yield from _stills(command, product)
-                case Rendition() | Discard():
-                    pass
+        yield from files_of(command)
     for text in plan.texts:
         yield _text(text)
+
+
+def files_of(command: Command) -> Iterator[ExpectedFile]:
+    """Yield the files of a command that are not segments."""
+    for product in command.products:
+        match product:
+            case File():
+                yield _file(command, product)
+            case Still():
+                yield from _stills(command, product)
+            case Rendition() | Discard():
+                pass
 
 
 def expected_renditions(plan: Plan) -> Iterator[ExpectedRendition]:
@@ -95,14 +105,25 @@ def expected_renditions(plan: Plan) -> Iterator[ExpectedRendition]:
                 yield ExpectedRendition(product, _track(command, product.track))
 
 
+def demuxer_of(file: File) -> str:
+    """Return the name of the demuxer that reads the file back."""
+    return _MUXERS[file.muxer][0]
+
+
 def _file(command: Command, file: File) -> ExpectedFile:
     demuxer, with_pictures, sound = _MUXERS[file.muxer]
-    tracks = tuple(_track(command, track) for track in file.tracks)
+    texts = tuple(_subtitles(file, one) for one in file.subtitles)
+    tracks = (*(_track(command, track) for track in file.tracks), *texts)
     shows = any(track.kind == "video" for track in tracks)
     content_type = with_pictures if shows else sound
     return ExpectedFile(
         output_of(file.path), file.path, content_type, demuxer, tracks, may_have_chapters=file.keeps_tags
     )
+
+
+def _subtitles(file: File, track: SubtitleTrack) -> ExpectedTrack:
+    codec = "webvtt" if file.muxer == "webm" else "mov_text"
+    return ExpectedTrack("subtitle", codec, language=track.labels.language)
 
 
 def _stills(command: Command, still: Still) -> Iterator[ExpectedFile]:
@@ -121,11 +142,27 @@ def _text(text: PlannedText) -> ExpectedFile:
 
 def _track(command: Command, track: MuxedTrack) -> ExpectedTrack:
     language = track.labels.language
+    if track.is_copied:
+        node = command.copies[track.place]
+        name, size = CODECS[node.codec].decoded_name, (node.width, node.height)
+        return ExpectedTrack(node.kind, name, track.least_end, *size, language, is_copied=True)
     if track.kind == "audio":
-        codec = command.audios[track.place].codec
-        return ExpectedTrack("audio", CODECS[codec].decoded_name, track.least_end, language=language)
+        audio = command.audios[track.place]
+        codec, gain = CODECS[audio.codec].decoded_name, command.sounds[audio.sound].gain
+        return ExpectedTrack(
+            "audio",
+            codec,
+            track.least_end,
+            language=language,
+            gain=gain if isinstance(gain, Gain) else None,
+        )
     video = command.videos[track.place]
     scale = command.scales[video.scale]
     return ExpectedTrack(
-        "video", CODECS[video.codec].decoded_name, track.least_end, scale.shown_width, scale.shown_height
+        "video",
+        CODECS[video.codec].decoded_name,
+        track.least_end,
+        scale.shown_width,
+        scale.shown_height,
+        quality=video.quality,
     )

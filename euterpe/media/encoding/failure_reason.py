@@ -14,6 +14,8 @@ from euterpe.media.sandbox.child import Exit
 from euterpe.media.sandbox.confine import ResourceLimits
 
 _KEPT_BYTES = 16 * 1024
+_LONGEST_LINE = 2_000
+_NO_MEMORY = b"Cannot allocate memory"
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
 
 # A process that fails at its memory limit has rarely touched all the memory that it reserved: an encode of
@@ -22,8 +24,8 @@ _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
 _MEMORY_SHARE = 0.75
 # The exit code of ffmpeg after a signal that it catches, such as SIGXCPU.
 _CAUGHT_A_SIGNAL = 255
-# The kernel compares the limit with time that it counts in sampled ticks, but it reports measured time. The
-# two differ: on a busy machine, under a limit of 1 s, a process received SIGXCPU after a measured 0.85 s.
+# The kernel compares the limit with a processor time that it samples in ticks, but it reports the measured
+# processor time. On a busy machine, a process with a limit of 1 s received SIGXCPU after a measured 0.85 s.
 _CLOCK_SHARE = 0.75
 
 # The first pattern that matches decides. Every code here is permanent and blames the source.
@@ -39,7 +41,7 @@ _STDERR_PATTERNS = (
     (
         r"not on whitelist|[Dd]ecoder .*not found|no decoder found|size .* is invalid|not implemented",
         ErrorCode.SOURCE_UNSUPPORTED,
-        "the source has something in it that is not supported",
+        "the source contains something that is not supported",
     ),
     (r"Invalid data|[Ee]rror .*decod|[Cc]orrupt", ErrorCode.SOURCE_DAMAGED, "the source is damaged"),
 )
@@ -53,40 +55,99 @@ _PRIVATE = re.compile(r" @ 0x[0-9a-f]+|(?<![\w/])/[^\s:'\"]+")
 
 
 class FailureReason:
-    """The tail of ffmpeg's stderr, bounded in size, and the error that follows from it."""
+    """The tail of ffmpeg's stderr, bounded in size, from which the error is derived.
+
+    The first line about damage is also kept, because hundreds of harmless warnings may follow it.
+    """
 
     def __init__(self) -> None:
-        self._tail = b""
+        self._tail = self._line = b""
+        self._first_damage: str | None = None
+        self._lacked_memory = False
 
     def add(self, data: bytes) -> None:
-        self._tail = (self._tail + data)[-_KEPT_BYTES:]
+        *lines, self._line = (self._line + data).split(b"\n")
+        self._line = self._line[-_LONGEST_LINE:]
+        for line in lines:
+            self._note(line)
+        self._tail = _last_lines(self._tail + data)
+
+    def _note(self, line: bytes) -> None:
+        self._lacked_memory |= _NO_MEMORY in line
+        if self._first_damage is None and b"[info]" not in line:
+            shown = _printable(line[:_LONGEST_LINE]).strip()
+            self._first_damage = shown if _is_damage(shown) else None
 
     @property
     def text(self) -> str:
         """Return the tail as printable text, without addresses and paths."""
-        shown = _PRIVATE.sub("", self._tail.decode(errors="replace"))
-        return "".join(char if char.isprintable() or char == "\n" else "?" for char in shown)
+        return _printable(self._tail)
+
+    @property
+    def _complaints(self) -> str:
+        """Return the text without lines of level `info`, in which a measurement quotes the source's tags."""
+        return "\n".join(line for line in self.text.splitlines() if "[info]" not in line)
+
+    def damage(self) -> str | None:
+        """Return ffmpeg's first message about damage in the source, or None if there is none."""
+        self._note(self._line)
+        if self._first_damage is None:
+            return None
+        return f"the source is damaged: {self._first_damage[:_SHOWN_CHARACTERS]}"
+
+    def out_of_memory(
+        self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0
+    ) -> MediaError | None:
+        """Return the error of a process that ran out of memory but did not fail, or None.
+
+        ffmpeg goes on when one of its decoders fails for lack of memory.
+
+        ffmpeg's message alone proves nothing, because it may quote the source.
+        """
+        self._note(self._line)
+        proved = error_from_exit(end, limits, held_memory_bytes) if self._lacked_memory else None
+        return proved if proved is not None and proved.code is ErrorCode.OUT_OF_MEMORY else None
 
     def verdict(self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError:
-        """Return why the process failed.
+        """Return the error for the failed process.
 
         `held_memory_bytes` is the largest observed use of the memory that `limits.memory_bytes` limits.
         """
         if (proved := error_from_exit(end, limits, held_memory_bytes)) is not None:
             return proved
-        text = self.text
+        text = self._complaints
         for pattern, code, message in _STDERR_PATTERNS:
             if re.search(pattern, text):
                 return MediaError(code, self._with_stderr(message))
-        how = f"died of {_signal_name(-end.code)}" if end.code < 0 else f"failed with exit code {end.code}"
+        how = f"got {_signal_name(-end.code)}" if end.code < 0 else f"failed with exit code {end.code}"
         return MediaError(ErrorCode.ENCODE_FAILED, self._with_stderr(f"ffmpeg {how}"))
 
     def _with_stderr(self, message: str) -> str:
         lines = [
-            line.strip() for line in self.text.splitlines() if line.strip() and not _FOLLOW_UP.search(line)
+            line.strip()
+            for line in self._complaints.splitlines()
+            if line.strip() and not _FOLLOW_UP.search(line)
         ]
         shown = " · ".join(lines[:_SHOWN_LINES])[:_SHOWN_CHARACTERS]
         return f"{message}: {shown}" if shown else message
+
+
+def _printable(data: bytes) -> str:
+    """Return the text without addresses and paths, and with a question mark for each control character."""
+    shown = _PRIVATE.sub("", data.decode(errors="replace"))
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in shown)
+
+
+def _is_damage(line: str) -> bool:
+    return any(re.search(pattern, line) for pattern, _, _ in _STDERR_PATTERNS)
+
+
+def _last_lines(data: bytes) -> bytes:
+    """Return the last whole lines, or the end of the last line if it is too long."""
+    if len(data) <= _KEPT_BYTES:
+        return data
+    _, _, rest = data[-_KEPT_BYTES:].partition(b"\n")
+    return rest or data[-_KEPT_BYTES:]
 
 
 def error_from_exit(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError | None:
@@ -115,8 +176,10 @@ def _signal_name(number: int) -> str:
 
 
 def _used_up_its_time(end: Exit, limits: ResourceLimits) -> bool:
-    """Return whether the process reached its limit of processor time. At the limit the kernel sends SIGXCPU,
-    which ffmpeg catches, and SIGKILL some seconds later."""
+    """Return whether the process reached its limit of processor time.
+
+    At the limit the kernel sends SIGXCPU, which ffmpeg catches. Some seconds later it sends SIGKILL.
+    """
     if end.code == -signal.SIGXCPU or end.cpu_seconds >= limits.cpu_seconds:
         return True
     return end.code == _CAUGHT_A_SIGNAL and end.cpu_seconds >= limits.cpu_seconds * _CLOCK_SHARE

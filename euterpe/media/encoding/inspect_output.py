@@ -10,17 +10,19 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
+from av.subtitles.stream import SubtitleStream
 from av.video.stream import VideoStream
 
 # The check decodes a file from the last keyframe that is at least this far from the end.
 _TAIL_SECONDS = 0.5
 _RIFF_HEADER = 12
+_ANIMATED = 0x02  # a flag of the header VP8X
 
 
 def inspect(files: Sequence[tuple[str, str]], keyframe_seconds: float) -> list[dict[str, Any]]:
-    """Return for each file the streams with their end times, or the problem if the file cannot be trusted.
+    """Return for each file its streams with their end times, or the problem that was found.
 
-    Each of `files` is (path, demuxer).
+    A file is given as (path, demuxer).
     """
     return [_inspect_one(path, demuxer, keyframe_seconds) for path, demuxer in files]
 
@@ -28,24 +30,25 @@ def inspect(files: Sequence[tuple[str, str]], keyframe_seconds: float) -> list[d
 def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, Any]:
     try:
         if demuxer == "animated webp":
-            return _inspect_animation(Path(path))
+            if (data := Path(path).read_bytes())[12:16] == b"VP8X" and data[20] & _ANIMATED:
+                return _inspect_animation(data)
+            demuxer = "webp_pipe"  # libwebp makes a still of an animation whose pictures are all equal
         with av.open(
             path, format=demuxer, options={"protocol_whitelist": "file"}, metadata_errors="replace"
         ) as container:
             duration = (container.duration or 0) / 1_000_000
             checks = [_StreamCheck(stream) for stream in container.streams]
             _decode_ends(container, checks, duration, keyframe_seconds)
-            # This must be inside the `with`, because the streams of a closed container are dangling pointers.
+            # Read the streams inside the `with`: after the container is closed, they are dangling pointers.
             return {"duration_seconds": duration, "streams": [check.document() for check in checks]}
     except (av.FFmpegError, OSError) as error:
         return {"problem": error.strerror or "cannot be decoded"}
 
 
-def _inspect_animation(path: Path) -> dict[str, Any]:
-    """Count the frames of an animated WebP, which ffmpeg writes and cannot read."""
-    data = path.read_bytes()
+def _inspect_animation(data: bytes) -> dict[str, Any]:
+    """Count the frames of an animated WebP, a format that ffmpeg can write but not read."""
     frames, milliseconds, at = 0, 0, _RIFF_HEADER
-    if data[:4] != b"RIFF" or data[8:16] != b"WEBPVP8X":
+    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
         return {"problem": "it is not an animated WebP"}
     while at + 8 <= len(data):
         kind, size = data[at : at + 4], unpack_from("<I", data, at + 4)[0]
@@ -69,7 +72,8 @@ class _StreamCheck:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        # The chapters of an MP4 file are a track of data, which has no decoder.
+        # The chapters of an MP4 file are a data track, which has no decoder. Subtitles are not decoded here:
+        # `check_copies` compares their packets with the packets of the subtitle file.
         self._context = stream.codec_context if isinstance(stream, VideoStream | AudioStream) else None
         self.frames = 0
         self.end = 0.0
@@ -79,17 +83,24 @@ class _StreamCheck:
             self.end = max(self.end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
         if self._context is not None:
             self.frames += len(packet.decode())
+        elif isinstance(self.stream, SubtitleStream):
+            self.frames += packet.size > 0
 
     @property
     def has_begun(self) -> bool:
         return self.frames > 0 or self._context is None
+
+    @property
+    def _codec(self) -> str:
+        context = self.stream.codec_context if isinstance(self.stream, SubtitleStream) else self._context
+        return "none" if context is None else str(context.codec.canonical_name)
 
     def document(self) -> dict[str, Any]:
         stream = self.stream
         size = (stream.width, stream.height) if isinstance(stream, VideoStream) else (None, None)
         return {
             "kind": stream.type,
-            "codec": self._context.codec.canonical_name if self._context else "none",
+            "codec": self._codec,
             "width": size[0],
             "height": size[1],
             "frames": self.frames,
@@ -101,17 +112,15 @@ class _StreamCheck:
 def _decode_ends(
     container: InputContainer, checks: list[_StreamCheck], duration: float, keyframe_seconds: float
 ) -> None:
-    """Decode the beginning of every stream, then everything from the last keyframe on.
+    """Decode the beginning of every stream, then everything from the last keyframe of the picture on.
 
-    If the film is not longer than the keyframe interval, read all packets but decode only the keyframes,
-    because decoding every picture would cost a fifth of what the encode costs.
+    If the film is not longer than the keyframe interval, read all packets but decode only the keyframes.
+    Decoding every picture would take a fifth of the time of the encode.
     """
     _skip_pictures(checks, "NONKEY")
     for packet in container.demux():
         checks[packet.stream.index].take(packet)
-        if duration > keyframe_seconds and all(
-            check.frames or not check.stream.codec_context for check in checks
-        ):
+        if duration > keyframe_seconds and all(check.has_begun for check in checks):
             break
     else:
         return
@@ -121,6 +130,11 @@ def _decode_ends(
     container.seek(int((duration - _TAIL_SECONDS) * 1_000_000))
     for packet in container.demux():
         checks[packet.stream.index].take(packet)
+    # Matroska has an index of the pictures only. Read sound that ends before the last keyframe as a whole.
+    if ended := [check.stream for check in checks if not check.has_begun]:
+        container.seek(0)
+        for packet in container.demux(*ended):
+            checks[packet.stream.index].take(packet)
 
 
 def _skip_pictures(checks: list[_StreamCheck], which: Literal["NONKEY", "DEFAULT"]) -> None:

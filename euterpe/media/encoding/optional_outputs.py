@@ -1,4 +1,4 @@
-"""Optional outputs: one that fails becomes a warning, and the job goes on without it."""
+"""Optional outputs: if an optional output fails, the job continues without it and gets a warning."""
 
 import structlog
 
@@ -6,8 +6,8 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Plan, PlanWarning
 
-# The reasons that lie in the source or in the output itself. Any other reason ends the attempt: the worker
-# may be at fault, or the timeout of the job has passed.
+# The errors that the source or the output itself causes. Any other error ends the attempt, because the worker
+# may be at fault, or the timeout of the job may have passed.
 MAY_FAIL = frozenset(
     {
         ErrorCode.SOURCE_DAMAGED,
@@ -17,6 +17,7 @@ MAY_FAIL = frozenset(
         ErrorCode.OUTPUT_TOO_LARGE,
         ErrorCode.OUTPUT_TRUNCATED,
         ErrorCode.OUTPUT_UNDECODABLE,
+        ErrorCode.QUALITY_TOO_LOW,
     }
 )
 

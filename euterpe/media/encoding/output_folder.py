@@ -3,20 +3,21 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.encoding.expected import expected_files
 from euterpe.media.errors import MediaError
-from euterpe.media.planning.tree import Plan, Rendition
+from euterpe.media.planning.tree import Command, Discard, File, Plan, Rendition, Still
 
-_BLOCK = 512
+_BLOCK, _PAGE = 512, 4096
 # The muxers make temporary files, so the folder may contain more files than the plan.
 _SPARE_NAMES = 1_000
-# The most segments of a source of unknown duration: two days in segments of two seconds.
+# The largest number of segments for a source of unknown duration: two days in segments of two seconds.
 _MOST_SEGMENTS = 86_400
 
 
@@ -31,13 +32,15 @@ class FolderUsage:
 
 
 class OutputFolder:
-    """The folder that an encode writes to. Its usage can be measured while the encode runs and afterwards."""
+    """The folder that an encode writes to. Its usage can be measured during and after the encode."""
 
     def __init__(self, plan: Plan, folder: Path, pid: int) -> None:
         self._folder, self._pid = folder, pid
         self._outputs = {file.path: file.output for file in expected_files(plan)}
         self._folders = {f"{package.output}/": package.output for package in plan.packages}
-        self._most_names = _SPARE_NAMES + len(self._outputs) + sum(_most_segments(plan))
+        planned = len(self._outputs) + sum(_most_segments(plan))
+        # The folder may have files of a command that ran during the fetch, and is not in this plan.
+        self._most_names = sum(1 for _ in _files_in(folder)) + planned + _SPARE_NAMES
         self._empty = dict.fromkeys((*self._outputs.values(), *self._folders.values()), 0)
 
     def look(self) -> FolderUsage:
@@ -78,25 +81,72 @@ class OutputFolder:
         return held
 
 
-def write_file(folder: Path, name: str, text: str) -> None:
-    """Write a new file after ffmpeg has ended. Raise `MediaError` if ffmpeg has made anything of this name.
+def remove_products(command: Command, folder: Path) -> None:
+    """Remove the files of a command whose output failed, to free their disk space."""
+    for product in command.products:
+        match product:
+            case Rendition():
+                path = folder / product.folder
+            case File() | Still():
+                path = folder / Path(product.path).parts[0]
+            case Discard():
+                continue
+        with suppress(OSError):  # it may be missing, or a link in place of a folder
+            if path.is_dir():
+                rmtree(path)
+            else:
+                path.unlink()
 
-    Without Landlock, a compromised ffmpeg could make links to other files, which would be overwritten.
+
+class DiskUse:
+    """Count the disk usage of the folder while the worker itself writes to it, after ffmpeg has ended.
+
+    `on_disk` receives the usage before each file is written, and may raise.
+    """
+
+    def __init__(self, folder: Path, on_disk: Callable[[int], None]) -> None:
+        self._folder, self._on_disk = folder, on_disk
+        self._bytes = 0
+        self.measure()
+
+    def measure(self) -> None:
+        """Count the files of the folder again, for example after some of them were removed."""
+        self._bytes = sum(status.st_blocks * _BLOCK for _, status in _files_in(self._folder))
+
+    def add(self, size: int) -> None:
+        """Count a file of this size. Call this before the file is written."""
+        self._bytes += _occupied(size)
+        self._on_disk(self._bytes)
+
+    def remove(self, size: int) -> None:
+        self._bytes -= _occupied(size)
+
+
+def _occupied(size: int) -> int:
+    """Return the disk space of a file in whole pages: a subtitle segment of 100 bytes takes one page."""
+    return -(-size // _PAGE) * _PAGE
+
+
+def write_file(folder: Path, name: str, data: str | bytes) -> None:
+    """Write a new file, when ffmpeg has ended. Raise `MediaError` if the name exists.
+
+    Without Landlock, a compromised ffmpeg could make a link of this name, and the write would overwrite the
+    file that the link points to.
     """
     try:
-        _write(folder, name, text)
+        _write(folder, name, data.encode() if isinstance(data, str) else data)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST):
-            raise  # the disk is full, for example
-        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{folder.name}/{name} is not ours to write") from None
+            raise  # for example, the disk is full
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{folder.name}/{name} exists already") from None
 
 
-def _write(folder: Path, name: str, text: str) -> None:
+def _write(folder: Path, name: str, data: bytes) -> None:
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o644, dir_fd=parent), "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(os.open(name, flags, 0o644, dir_fd=parent), "wb") as file:
+            file.write(data)
     finally:
         os.close(parent)
 

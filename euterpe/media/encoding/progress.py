@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from math import nan
 from time import monotonic
 
-from euterpe.media.planning.tree import Command, Plan
+from euterpe.media.planning.tree import Command, Measurement, Plan
+
+Step = Command | Measurement
 
 # A whole progress block has a few hundred bytes, so only a compromised ffmpeg sends longer lines.
 _LONGEST_LINE = 4096
-# The limit of seconds and of speed: ffmpeg never exceeds it, and the store rejects larger values.
+# The upper limit of seconds and of speed. ffmpeg never exceeds it, and the store rejects larger values.
 _TOO_MUCH = 1e9
 
 
@@ -25,7 +27,7 @@ class EncodeProgress:
 
 @dataclass(frozen=True)
 class ProgressLine:
-    """A progress block: the seconds of media done, and the speed as a multiple of real time."""
+    """A progress block of ffmpeg: the finished seconds of media, and the speed relative to real time."""
 
     done_seconds: float | None
     speed: float | None
@@ -59,21 +61,23 @@ class ReportReader:
 
 
 class PlanProgress:
-    """The progress of a plan: the weights of its finished commands, and of the finished part of the next one.
+    """The progress of a plan: the weight of its finished steps, plus a part of the current step's weight.
 
-    The percentage never falls, also when ffmpeg reports an earlier time.
+    The steps are the measurements and the commands of the plan. The percentage never falls, even when ffmpeg
+    reports an earlier time.
     """
 
     def __init__(self, plan: Plan, clock: Callable[[], float] = monotonic) -> None:
-        self._total = sum(command.weight for command in plan.commands) or 1.0
+        steps: tuple[Step, ...] = (*plan.measurements, *plan.commands)
+        self._total = sum(step.weight for step in steps) or 1.0
         self._done = self._share = 0.0
         self._clock, self._began = clock, clock()
 
-    def at(self, command: Command, report: ProgressLine, out_bytes: int) -> EncodeProgress:
-        """Return the progress while `command` runs."""
-        if command.seconds and report.done_seconds is not None:
-            part = min(max(report.done_seconds, 0.0) / command.seconds, 1.0)
-            self._share = max(self._share, (self._done + part * command.weight) / self._total)
+    def at(self, step: Step, report: ProgressLine, out_bytes: int) -> EncodeProgress:
+        """Return the progress while `step` runs."""
+        if step.seconds and report.done_seconds is not None:
+            part = min(max(report.done_seconds, 0.0) / step.seconds, 1.0)
+            self._share = max(self._share, (self._done + part * step.weight) / self._total)
         elif not self._share:
             return EncodeProgress(speed=report.speed, out_bytes=out_bytes)
         return EncodeProgress(
@@ -83,8 +87,8 @@ class PlanProgress:
             out_bytes=out_bytes,
         )
 
-    def finish(self, command: Command) -> None:
-        self._done += command.weight
+    def finish(self, step: Step) -> None:
+        self._done += step.weight
         self._share = max(self._share, self._done / self._total)
 
     def _eta(self) -> float | None:

@@ -1,18 +1,20 @@
-"""Check the segments of an adaptive output, fold its tails, and write its playlists over them."""
+"""Check the segments of an adaptive output, join a short last segment, encrypt, and write the playlists."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.encoding.encrypt_segments import encrypt_segments
 from euterpe.media.encoding.expected import ExpectedRendition, expected_renditions
-from euterpe.media.encoding.output_folder import write_file
-from euterpe.media.encoding.subtitles import Cues, subtitle_files, write_subtitles
+from euterpe.media.encoding.output_folder import DiskUse, write_file
+from euterpe.media.encoding.subtitles import Subtitles, subtitle_files
 from euterpe.media.errors import MediaError
 from euterpe.media.packaging.bit_rates import bit_rate
 from euterpe.media.packaging.dash import dash_manifest
-from euterpe.media.packaging.finish import finish_rendition
-from euterpe.media.packaging.hls import hls_files, target_seconds
+from euterpe.media.packaging.finish import finish_rendition, keyframe_file
+from euterpe.media.packaging.hls import HlsKey, hls_files, target_seconds
 from euterpe.media.packaging.rendition import (
     AUDIO_TYPE,
     SEGMENT_TYPE,
@@ -25,81 +27,140 @@ from euterpe.media.packaging.rendition import (
     codec_family,
     rendition_of,
 )
+from euterpe.media.packaging.segment_checks import check_aligned, check_first_pictures
 from euterpe.media.packaging.segment_facts import RenditionFacts
-from euterpe.media.planning.tree import Package, Plan
+from euterpe.media.planning.tree import Package, Plan, SegmentEncryption
 from euterpe.media.sandbox.sandbox import Sandbox
+
+NO_KEYS: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class PackagedTrack:
+class MadeTrack:
+    """A track of an output, as the status document shows it."""
+
     kind: str
     codec: str
     width: int | None
     height: int | None
     bitrate: int | None
     language: str | None
+    copied: bool = False
+    measured_lufs: float | None = None
+    gain_db: float | None = None
+    quality: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
 class PackagedOutput:
-    """The files of an adaptive output: (path below the folder, media type), the segments first."""
+    """The files of an adaptive output as (relative path, media type), the segments first."""
 
     output: str
     parts: tuple[tuple[str, str], ...]
     lists: tuple[tuple[str, str], ...]
     seconds: float
-    tracks: tuple[PackagedTrack, ...]
+    tracks: tuple[MadeTrack, ...]
 
 
-def package_output(
-    sandbox: Sandbox, plan: Plan, package: Package, folder: Path, cues: Cues, *, on_tick: Callable[[], None]
-) -> PackagedOutput:
-    """Return the files of an output, after every segment of it has been read back.
+class Packager:
+    """Package the adaptive outputs of one plan. `hls_keys` maps the name of an output to its key."""
 
-    `cues` are the subtitles of the source.
-    """
-    root = folder / package.output
-    # Without Landlock, a compromised ffmpeg could put links in place of the folder and of the playlists.
-    if root.is_symlink() or not root.is_dir():
-        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{package.output} is not a folder")
-    renditions = [
-        _rendition(sandbox, expected, root, on_tick)
-        for expected in expected_renditions(plan)
-        if expected.rendition.folder == package.output
-    ]
-    seconds = float(max(one.end_seconds for one in renditions))
-    subtitles = write_subtitles(package, cues, root, seconds)
-    everything: list[PackagedRendition] = [*renditions, *subtitles]
-    texts = list[TextFile]()
-    if package.dash:
-        texts.append(dash_manifest(everything))
-    if package.hls:
-        texts += hls_files(everything, trick_play=package.trick_play)
-    parts = [part for one in renditions for part in _parts(one)]
-    parts += [(name, TEXT_TYPE) for one in subtitles for name in subtitle_files(package, one)]
-    for text in texts:
-        write_file(root, text.name, text.text)
-    return PackagedOutput(
-        package.output,
-        tuple((f"{package.output}/{name}", kind) for name, kind in parts),
-        tuple((f"{package.output}/{text.name}", text.media_type) for text in texts),
-        round(seconds, 6),
-        tuple(_track(one, target_seconds(everything)) for one in everything),
-    )
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        plan: Plan,
+        folder: Path,
+        subtitles: Subtitles,
+        disk: DiskUse,
+        *,
+        hls_keys: Mapping[str, bytes] = NO_KEYS,
+        on_tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._sandbox, self._plan, self._folder = sandbox, plan, folder
+        self._subtitles, self._disk = subtitles, disk
+        self._hls_keys, self._on_tick = hls_keys, on_tick
+
+    def package(self, package: Package) -> PackagedOutput:
+        """Read back every segment of an output, write its playlists, and return its files."""
+        root = self._folder / package.output
+        # Without Landlock, a compromised ffmpeg could put links in place of the folder and of the playlists.
+        if root.is_symlink() or not root.is_dir():
+            raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{package.output} is not a folder")
+        planned = [one for one in expected_renditions(self._plan) if one.rendition.folder == package.output]
+        facts = [self._facts(one, root) for one in planned]
+        check_aligned([one for one in facts if one.track.kind == "video"])
+        renditions = [_rendition(*pair) for pair in zip(planned, facts, strict=True)]
+        seconds = float(max(one.end_seconds for one in renditions))
+        subtitles = self._subtitles.write(package, root, seconds)
+        everything: list[PackagedRendition] = [*renditions, *subtitles]
+        texts = list[TextFile]()
+        if package.dash:
+            if package.trick_play:
+                self._add_keyframes(everything, root)
+            texts.append(dash_manifest(everything))
+        if package.hls:
+            key = self._encrypt(package, package.encryption, renditions, root) if package.encryption else None
+            texts += hls_files(everything, trick_play=package.trick_play, key=key)
+        parts = [part for one in everything for part in _parts(one)]
+        parts += [(name, TEXT_TYPE) for one in subtitles for name in subtitle_files(package, one)]
+        for text in texts:
+            self._disk.add(len(text.text.encode()))
+            write_file(root, text.name, text.text)
+        return PackagedOutput(
+            package.output,
+            tuple((f"{package.output}/{name}", kind) for name, kind in parts),
+            tuple((f"{package.output}/{text.name}", text.media_type) for text in texts),
+            round(seconds, 6),
+            tuple(_tracks(everything, planned)),
+        )
+
+    def _facts(self, expected: ExpectedRendition, root: Path) -> RenditionFacts:
+        """Finish and check the segments of a rendition. Return their facts."""
+        name = expected.rendition.name
+        facts = finish_rendition(
+            self._sandbox,
+            root,
+            name,
+            segment_seconds=expected.rendition.segment_seconds,
+            on_tick=self._on_tick,
+        )
+        _check(expected, facts)
+        if facts.track.kind == "video":
+            check_first_pictures(self._sandbox, root, facts, on_tick=self._on_tick)
+        return facts
+
+    def _add_keyframes(self, renditions: list[PackagedRendition], root: Path) -> None:
+        """Write a file with the keyframes of the smallest rendition, which players show in fast playback."""
+        videos = [one for one in renditions if isinstance(one, VideoRendition) and one.keyframes]
+        if not videos:
+            return
+        least = min(videos, key=lambda video: video.width * video.height)
+        self._disk.add(sum(keyframe.bytes.length for keyframe in least.keyframes))
+        file = keyframe_file(self._sandbox, root, least, on_tick=self._on_tick)
+        renditions[renditions.index(least)] = replace(least, keyframe_file=file)
+
+    def _encrypt(
+        self,
+        package: Package,
+        encryption: SegmentEncryption,
+        renditions: Sequence[PackagedRendition],
+        root: Path,
+    ) -> HlsKey:
+        """Encrypt the segments of picture and sound. Return the attributes of the key for the playlists."""
+        key = self._hls_keys.get(package.output)
+        if key is None:
+            raise MediaError(
+                ErrorCode.CANNOT_DECRYPT, f"{package.output}: there is no key to encrypt it with"
+            )
+        iv = bytes.fromhex(encryption.iv) if encryption.iv is not None else None
+        for one in renditions:
+            segments = [one.segment(place) for place in range(len(one.segments))]
+            encrypt_segments(root, segments, key, iv=iv, disk=self._disk, on_tick=self._on_tick)
+        return HlsKey(encryption.key_url, iv)
 
 
-def _rendition(
-    sandbox: Sandbox, expected: ExpectedRendition, root: Path, on_tick: Callable[[], None]
-) -> PackagedRendition:
+def _rendition(expected: ExpectedRendition, facts: RenditionFacts) -> PackagedRendition:
     name, labels = expected.rendition.name, expected.rendition.track.labels
-    facts = finish_rendition(
-        sandbox,
-        root,
-        name,
-        segment_seconds=expected.rendition.segment_seconds,
-        on_tick=on_tick,
-    )
-    _check(expected, facts)
     return rendition_of(
         name, facts, language=labels.language, title=labels.title, is_default=labels.is_default
     )
@@ -122,13 +183,30 @@ def _check(expected: ExpectedRendition, facts: RenditionFacts) -> None:
 
 
 def _parts(one: PackagedRendition) -> list[tuple[str, str]]:
+    if isinstance(one, SubtitleRendition):
+        return []
     init = VIDEO_TYPE if isinstance(one, VideoRendition) else AUDIO_TYPE
-    return [(one.init, init), *((one.segment(place), SEGMENT_TYPE) for place in range(len(one.segments)))]
+    keyframes = one.keyframe_file if isinstance(one, VideoRendition) else None
+    return [
+        (one.init, init),
+        *((one.segment(place), SEGMENT_TYPE) for place in range(len(one.segments))),
+        *([(keyframes.name, VIDEO_TYPE)] if keyframes else []),
+    ]
 
 
-def _track(one: PackagedRendition, target: int) -> PackagedTrack:
+def _tracks(
+    everything: Sequence[PackagedRendition], planned: Sequence[ExpectedRendition]
+) -> Iterator[MadeTrack]:
+    gains = {one.rendition.name: one.track.gain for one in planned}
+    target = target_seconds(everything)
+    for one in everything:
+        track, gain = _track(one, target), gains.get(one.name)
+        yield replace(track, measured_lufs=gain.measured_lufs, gain_db=gain.decibels) if gain else track
+
+
+def _track(one: PackagedRendition, target: int) -> MadeTrack:
     rate = bit_rate(one, target).average
     if isinstance(one, VideoRendition):
-        return PackagedTrack("video", one.codec, one.width, one.height, rate, one.language)
+        return MadeTrack("video", one.codec, one.width, one.height, rate, one.language)
     kind = "subtitle" if isinstance(one, SubtitleRendition) else "audio"
-    return PackagedTrack(kind, one.codec, None, None, rate, one.language)
+    return MadeTrack(kind, one.codec, None, None, rate, one.language)

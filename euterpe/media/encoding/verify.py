@@ -1,7 +1,9 @@
-"""Verify the files of an encode against its plan, and write the playlists over segments that have passed."""
+"""Verify the files of an encode against its plan, and write the playlists of verified segments."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +11,21 @@ from pydantic import TypeAdapter, with_config
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.model import Items
-from euterpe.media.encoding.expected import ExpectedFile, ExpectedTrack, expected_files
+from euterpe.media.encoding.copies import check_copies
+from euterpe.media.encoding.expected import (
+    ExpectedFile,
+    ExpectedTrack,
+    expected_files,
+    expected_renditions,
+)
 from euterpe.media.encoding.optional_outputs import MAY_FAIL, optional_outputs, output_failed
-from euterpe.media.encoding.renditions import PackagedOutput, package_output
-from euterpe.media.encoding.subtitles import read_cues
+from euterpe.media.encoding.output_folder import DiskUse, remove_products
+from euterpe.media.encoding.quality import measured_quality, refuse_low_quality
+from euterpe.media.encoding.renditions import NO_KEYS, MadeTrack, PackagedOutput, Packager
+from euterpe.media.encoding.subtitles import Subtitles
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tracks import KEYFRAME_SECONDS
-from euterpe.media.planning.tree import Plan, PlanWarning
+from euterpe.media.planning.tree import Package, Plan, PlanWarning
 from euterpe.media.sandbox.child_results import Line, Seconds, Whole, Word, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.whitelist import MAX_STREAMS
@@ -24,7 +34,7 @@ from euterpe.media.whitelist import MAX_STREAMS
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _StreamFacts:
-    """The answer of `inspect` for one stream of an output file."""
+    """The result of `inspect` for one stream of an output file."""
 
     kind: Word
     codec: Word
@@ -38,7 +48,7 @@ class _StreamFacts:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _FileFacts:
-    """The answer of `inspect` for an output file. If the file cannot be trusted, only `problem` is set."""
+    """The result of `inspect` for an output file. If the file cannot be read, only `problem` is set."""
 
     streams: Annotated[tuple[_StreamFacts, ...], Items(0, MAX_STREAMS)] = ()
     duration_seconds: Seconds | None = None
@@ -46,18 +56,7 @@ class _FileFacts:
 
 
 _FILE_FACTS = TypeAdapter(_FileFacts)
-
-
-@dataclass(frozen=True)
-class MadeTrack:
-    """A track of an output, as the status document shows it."""
-
-    kind: str
-    codec: str
-    width: int | None
-    height: int | None
-    bitrate: int | None
-    language: str | None
+_Figures = Mapping[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,22 @@ class MadeFile:
     width: int | None
     height: int | None
     is_part: bool = False  # a segment, which players open only through its playlist
+    refers: bool = False  # whether the file refers to other files, like a playlist
     tracks: tuple[MadeTrack, ...] = ()
 
 
 @dataclass(frozen=True)
 class Verified:
-    """The files of the outputs in publishing order, and a warning for each optional output that failed."""
+    """The files of the outputs, in publishing order, and a warning for each optional output that failed."""
 
     files: tuple[MadeFile, ...]
     failed: tuple[PlanWarning, ...] = ()
+
+    @property
+    def lowest_vmaf(self) -> float | None:
+        """Return the lowest VMAF of the tracks, or None if it was not measured."""
+        figures = (track.quality for file in self.files for track in file.tracks if track.quality)
+        return min((one["vmaf"] for one in figures if "vmaf" in one), default=None)
 
 
 def verify(
@@ -89,15 +95,22 @@ def verify(
     folder: Path,
     *,
     source_fd: int | None = None,
+    hls_keys: Mapping[str, bytes] = NO_KEYS,
     failed: Sequence[PlanWarning] = (),
+    on_disk: Callable[[int], None] = lambda _: None,
     on_tick: Callable[[], None] = lambda: None,
 ) -> Verified:
     """Return the files of all outputs that did not fail before.
 
-    `source_fd` is needed if the plan has subtitles, which are read from the source. Raise `MediaError` if a
-    file of an output that is not optional is not as planned. `on_tick` may raise to stop the check.
+    `source_fd` is required if the plan has subtitles or copied streams, because their check reads the source.
+    `hls_keys` maps the name of an encrypted output to its key. Raise `MediaError` if a required output has a
+    file that is not as planned. `on_disk` receives the disk usage before each file is written. `on_tick` and
+    `on_disk` may raise to stop the check.
     """
-    outputs, optional = _Outputs(sandbox, plan, folder, source_fd, on_tick), optional_outputs(plan)
+    disk, optional = DiskUse(folder, on_disk), optional_outputs(plan)
+    subtitles = Subtitles(sandbox, _wanted(plan.packages, failed), source_fd, disk, on_tick=on_tick)
+    packager = Packager(sandbox, plan, folder, subtitles, disk, hls_keys=hls_keys, on_tick=on_tick)
+    outputs = _Outputs(sandbox, plan, folder, source_fd, packager, on_tick=on_tick)
     lost = {warning.output or "": warning for warning in failed}
     made = outputs.checked([name for name in plan.outputs if name not in optional])
     for name in plan.outputs:
@@ -109,12 +122,22 @@ def verify(
             if error.code not in MAY_FAIL:
                 raise
             lost[name] = output_failed(name, error)
+            for command in plan.commands:
+                if name in command.outputs:
+                    remove_products(command, folder)
+            disk.measure()
     if not made:
         raise MediaError(
             ErrorCode.ENCODE_FAILED, f"no output could be made: {next(iter(lost.values())).message}"
         )
     order = {output: place for place, output in enumerate(plan.outputs)}
     return Verified(tuple(sorted(made, key=lambda file: order[file.output])), tuple(lost.values()))
+
+
+def _wanted(packages: Sequence[Package], failed: Sequence[PlanWarning]) -> list[Package]:
+    """Return the packages of the outputs that did not fail before."""
+    lost = {warning.output for warning in failed}
+    return [package for package in packages if package.output not in lost]
 
 
 class _Outputs:
@@ -124,26 +147,43 @@ class _Outputs:
         plan: Plan,
         folder: Path,
         source_fd: int | None,
+        packager: Packager,
+        *,
         on_tick: Callable[[], None],
     ) -> None:
         self._sandbox, self._plan, self._folder = sandbox, plan, folder
-        self._source_fd, self._on_tick = source_fd, on_tick
+        self._source_fd, self._packager, self._on_tick = source_fd, packager, on_tick
 
     def checked(self, outputs: Sequence[str]) -> list[MadeFile]:
         """Return the files of these outputs, or raise `MediaError`."""
         files = [file for file in expected_files(self._plan) if file.output in outputs]
+        quality = self._quality(files, outputs)
         facts = self._facts(files)
         made = [_checked(file, facts.get(file.path, _FileFacts()), self._folder) for file in files]
-        packages = [package for package in self._plan.packages if package.output in outputs]
-        cues = read_cues(self._sandbox, packages, self._source_fd, on_tick=self._on_tick)
-        for package in packages:
-            packaged = package_output(
-                self._sandbox, self._plan, package, self._folder, cues, on_tick=self._on_tick
-            )
-            made += _packaged(packaged, self._folder)
+        check_copies(self._sandbox, self._plan, outputs, self._folder, self._source_fd, on_tick=self._on_tick)
+        for package in self._plan.packages:
+            if package.output in outputs:
+                made += _packaged(self._packager.package(package), self._folder)
         for file in made:
             _check_regular(file)
-        return made
+        return [_with_quality(file, quality) for file in made]
+
+    def _quality(self, files: Sequence[ExpectedFile], outputs: Sequence[str]) -> dict[str, list[_Figures]]:
+        """Return the quality of each track, by file or adaptive output. Raise if a quality is too low."""
+        tracks = [(file.path, file.path, track) for file in files for track in file.tracks]
+        for one in expected_renditions(self._plan):
+            if one.rendition.folder in outputs:
+                folder, name = one.rendition.folder, one.rendition.name
+                tracks.append((folder, f"{folder}/{name}", one.track))
+        checks = [track.quality for _, _, track in tracks if track.quality]
+        found = measured_quality(self._sandbox, checks, self._folder, on_tick=self._on_tick)
+        figures: dict[str, list[_Figures]] = {}
+        for place, path, track in tracks:
+            known = found[track.quality.number] if track.quality else None
+            if track.quality and known:
+                refuse_low_quality(path, track.quality, known)
+            figures.setdefault(place, []).append(known.document() if known else None)
+        return figures
 
     def _facts(self, files: Sequence[ExpectedFile]) -> dict[str, _FileFacts]:
         asked = [(file.path, file.demuxer) for file in files if file.demuxer]
@@ -161,11 +201,17 @@ class _Outputs:
 
 def _facts_of(found: object, count: int) -> list[_FileFacts]:
     if not isinstance(found, list) or len(found) != count:
-        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"the check of {count} files speaks of something else")
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"the check of {count} files gave an invalid answer")
     return [checked(_FILE_FACTS, facts, blame=ErrorCode.OUTPUT_UNDECODABLE) for facts in found]
 
 
 def _checked(file: ExpectedFile, facts: _FileFacts, folder: Path) -> MadeFile:
+    if file.content_type.startswith("image/") and not os.path.lexists(folder / file.path):
+        # ffmpeg has succeeded, and writes no image file when it decodes no picture. A full disk would have
+        # made it fail.
+        raise MediaError(
+            ErrorCode.OUTPUT_TRUNCATED, f"{file.path} is missing: the source has no picture for it"
+        )
     if facts.problem is not None:
         raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{file.path}: {facts.problem}")
     streams = facts.streams
@@ -181,13 +227,32 @@ def _checked(file: ExpectedFile, facts: _FileFacts, folder: Path) -> MadeFile:
         facts.duration_seconds or None,
         shown.width if shown else None,
         shown.height if shown else None,
+        refers=file.demuxer is None,
         tracks=tuple(_track(*pair) for pair in zip(file.tracks, streams, strict=True)),
     )
 
 
+def _with_quality(file: MadeFile, quality: Mapping[str, Sequence[_Figures]]) -> MadeFile:
+    """Return the file with the quality of its tracks.
+
+    The subtitles of an adaptive output come last, and have no quality.
+    """
+    figures = quality.get(file.name) or quality.get(file.output, ())
+    rated = (replace(track, quality=known) for track, known in zip_longest(file.tracks, figures))
+    return replace(file, tracks=tuple(rated)) if file.tracks else file
+
+
 def _track(expected: ExpectedTrack, found: _StreamFacts) -> MadeTrack:
     return MadeTrack(
-        found.kind, found.codec, found.width, found.height, found.bit_rate or None, expected.language
+        found.kind,
+        found.codec,
+        found.width,
+        found.height,
+        found.bit_rate or None,
+        expected.language,
+        expected.is_copied,
+        expected.gain.measured_lufs if expected.gain else None,
+        expected.gain.decibels if expected.gain else None,
     )
 
 
@@ -197,13 +262,15 @@ def _packaged(package: PackagedOutput, folder: Path) -> Iterator[MadeFile]:
     *lists, (last, last_type) = package.lists
     for name, content_type in lists:
         yield MadeFile(
-            package.output, name, folder / name, content_type, package.seconds, None, None, is_part=True
+            *(package.output, name, folder / name, content_type, package.seconds, None, None),
+            is_part=True,
+            refers=True,
         )
-    tracks = tuple(MadeTrack(**vars(track)) for track in package.tracks)
-    size = max(((t.width or 0, t.height or 0) for t in tracks), default=(0, 0))
+    size = max(((t.width or 0, t.height or 0) for t in package.tracks), default=(0, 0))
     yield MadeFile(
         *(package.output, last, folder / last, last_type, package.seconds, size[0] or None, size[1] or None),
-        tracks=tracks,
+        refers=True,
+        tracks=package.tracks,
     )
 
 
@@ -231,11 +298,12 @@ def _check_track(path: str, track: ExpectedTrack, stream: _StreamFacts) -> None:
         is_, planned = getattr(stream, what), getattr(track, what)
         if is_ != planned:
             raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{path}: {what} is {is_} and not {planned}")
-    if not stream.frames:
+    # A subtitle track is empty if its part has no text. `check_copies` compares its packets.
+    if not stream.frames and track.kind != "subtitle":
         raise MediaError(ErrorCode.OUTPUT_TRUNCATED, f"{path}: there is nothing in its {track.kind} stream")
     if track.least_end is not None and stream.end_seconds < track.least_end:
         raise MediaError(
             ErrorCode.OUTPUT_TRUNCATED,
-            f"{path}: its {track.kind} ends after {stream.end_seconds:.2f} s, and after "
-            f"{track.least_end:.2f} s at the earliest in the source",
+            f"{path}: its {track.kind} ends after {stream.end_seconds:.2f} s, but the source lasts at least "
+            f"{track.least_end:.2f} s",
         )

@@ -1,7 +1,7 @@
-"""Validation of the JSON that a sandboxed child returns: field types, and one check of the whole answer.
+"""Validate the JSON that a sandboxed child returns: field types, and one check of the whole answer.
 
-A compromised child may return anything, for example a list in place of a width, or a name of one megabyte.
-The worker uses only values that were validated here, and rejects an answer that contains anything else.
+A compromised child may return anything, for example a list instead of a width, or a name of one megabyte. The
+worker uses only validated values, and rejects an answer that contains anything else.
 """
 
 from typing import Annotated, TypeVar
@@ -15,16 +15,16 @@ from euterpe.media.errors import MediaError
 Answer = TypeVar("Answer")
 
 LONGEST_SECONDS = 1e9  # a longer duration is a sign of damage
-MOST = 2**31 - 1  # the largest value of ffmpeg's own integers
+MOST = 2**31 - 1  # the largest value of ffmpeg's integers
 
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SECONDS)]
-# A point in the time of the container, which may be before 0.
+# A container time: a time in the file before any shift. It may be negative.
 MediaTime = Annotated[float, Field(strict=True, ge=-LONGEST_SECONDS, le=LONGEST_SECONDS)]
 Ratio = Annotated[float, Field(strict=True, ge=1 / MOST, le=MOST)]  # a quotient of two of ffmpeg's integers
 Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]
-# A name with more kinds of characters than a word, such as `High 4:2:2` or `5.1(side)`.
+# A name of ffmpeg that may contain some punctuation, such as `High 4:2:2` or `5.1(side)`.
 LABEL = r"[A-Za-z0-9][A-Za-z0-9 ()+./:@_-]{0,63}"
 Label = Annotated[str, matching(LABEL, "a label of ffmpeg's")]
 Line = Annotated[str, printable(600)]
@@ -35,4 +35,6 @@ def checked(kind: TypeAdapter[Answer], answer: object, blame: ErrorCode) -> Answ
     try:
         return kind.validate_python(answer)
     except ValidationError:
-        raise MediaError(blame, "makes the process that looks into it lie") from None
+        raise MediaError(
+            blame, "the sandboxed process that read the file returned an invalid result"
+        ) from None

@@ -10,13 +10,19 @@ from typing import Any
 import av
 
 from euterpe.media.encoding.inspect_output import inspect
+from euterpe.media.encoding.packet_digests import packets_of_files, packets_of_source
+from euterpe.media.encoding.quality_logs import read_quality_logs
 from euterpe.media.errors import MediaError
 from euterpe.media.packaging.decode_times import align_decode_times, drop_edit_list
+from euterpe.media.packaging.disabled_tracks import disable_text_tracks
+from euterpe.media.packaging.first_pictures import decode_first_pictures
+from euterpe.media.packaging.keyframe_file import write_keyframes
 from euterpe.media.packaging.segments import read_segments
 from euterpe.media.packaging.tails import fold_tail
 from euterpe.media.source.keyframes import keyframes
-from euterpe.media.source.probe import probe
+from euterpe.media.source.probe import probe, probe_beginning
 from euterpe.media.source.subtitles import subtitles
+from euterpe.media.source.watermark import watermark
 
 # PyAV imports some modules only when it first reads a stream of a certain type. At that time a child can no
 # longer open files, so import every module here.
@@ -38,11 +44,19 @@ def perform(task: str, arguments: dict[str, Any]) -> None:
 
 _TASKS: dict[str, Callable[..., Any]] = {
     "probe": probe,
+    "probe_beginning": probe_beginning,
     "keyframes": keyframes,
     "subtitles": subtitles,
+    "watermark": watermark,
     "inspect": inspect,
+    "packets_of_source": packets_of_source,
+    "packets_of_files": packets_of_files,
+    "read_quality_logs": read_quality_logs,
     "read_segments": read_segments,
+    "decode_first_pictures": decode_first_pictures,
     "align_decode_times": align_decode_times,
     "drop_edit_list": drop_edit_list,
+    "disable_text_tracks": disable_text_tracks,
     "fold_tail": fold_tail,
+    "write_keyframes": write_keyframes,
 }

@@ -1,7 +1,8 @@
 """Confinement of the calling process: namespaces, Landlock, capabilities, resource limits, death signal.
 
-If the kernel or the container runtime refuses namespaces or Landlock, the functions report this and do not
-fail. The resource limits and the death signal work everywhere.
+A kernel or a container runtime may refuse namespaces or Landlock. Then `enter_empty_network_namespace` and
+`can_hide_files` return False, and `enter_user_namespace` has no effect. The resource limits and the death
+signal work everywhere.
 """
 
 import ctypes
@@ -34,8 +35,8 @@ _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 _OOM_SCORE_ADJ = "500"
 # The kernel sends SIGXCPU at the soft limit of processor time, and SIGKILL this many seconds later, at the
-# hard limit. If both limits were equal, the kernel would send SIGKILL only, and the end would look as if
-# another process had killed the child.
+# hard limit. If both limits were equal, the kernel would send only SIGKILL, and the child would seem to have
+# been killed by another process.
 CPU_GRACE_S = 5
 # Address space that a process reserves is not yet memory that it uses: the heaps of ffmpeg's threads reserve
 # over 1 GiB on two cores, and more on more cores, and never fill it. Address space needs a limit too, because
@@ -82,9 +83,9 @@ def enter_empty_network_namespace() -> bool:
 def enter_user_namespace() -> None:
     """Enter another user namespace, in which the kernel counts threads for RLIMIT_NPROC separately.
 
-    When all children shared one namespace, a child with 1,022 threads made the encodes of other children fail
-    permanently. If the kernel refuses the call (`user.max_user_namespaces`), all children share one count.
-    The call takes 0.2 ms and grants privileges inside the namespace, so call `drop_capabilities` afterwards.
+    In one shared namespace, a child with 1,022 threads made the encodes of other children fail permanently.
+    If the kernel refuses the call (`user.max_user_namespaces`), all children share one count. The call takes
+    0.2 ms. It grants privileges inside the namespace, so call `drop_capabilities` afterwards.
     """
     _libc.unshare(_CLONE_NEWUSER)
 

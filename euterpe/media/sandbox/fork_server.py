@@ -86,7 +86,7 @@ class _ForkServer:
             )
         if not data:
             self._control_closed = True
-        # We are out of file descriptors, so the kernel closed the channel, and the worker sees that.
+        # This process has no free file descriptor, so the kernel closed the channel. The worker detects this.
         if not fds:
             return
         channel = socket.socket(fileno=fds[0])
@@ -144,7 +144,7 @@ class _ForkServer:
             child.listening = False
 
     def _reap(self, child: _Child) -> None:
-        """Kill what is left of the child's process group, reap the child, and send its exit status."""
+        """Kill the rest of the child's process group, reap the child, and send its exit status."""
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # must precede wait4, which frees the pid for reuse
         _pid, status, usage = os.wait4(child.pid, 0)
@@ -233,8 +233,8 @@ def _reset_signals() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     # Block these signals, because a supervisor may send them to the whole control group, and they must not
-    # end jobs that the worker is finishing. ffmpeg sets its own handlers for these signals, but it does not
-    # change the mask.
+    # end jobs that the worker is finishing. ffmpeg sets handlers for these signals, but does not change the
+    # signal mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 

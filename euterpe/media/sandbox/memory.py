@@ -1,11 +1,11 @@
-"""The memory limit of an encode: the share of one slot in the memory of the machine or control group."""
+"""The memory limit of an encode: one slot's share of the memory of the machine or of the control group."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# An HLS ladder from 1080 lines down takes 1 GiB, and a film of 2160 lines takes 2 GiB. Only a damaged or
-# malicious source makes an encode take more than the maximum.
+# An HLS ladder of up to 1080 lines takes 1 GiB, and a film of 2160 lines takes 2 GiB. Only a damaged or
+# malicious source makes an encode need more than the maximum.
 _LEAST, MOST_MEMORY_BYTES = 1 << 30, 12 << 30
 
 

@@ -26,10 +26,12 @@ from euterpe.media.sandbox.child import HELPER_TIMEOUT_S, Child, Exit, receive_f
 from euterpe.media.sandbox.confine import ResourceLimits
 from euterpe.media.sandbox.isolation import Isolation
 from euterpe.media.source.cues import MOST_TRACK_BYTES, TrackCues, parse_tracks
-from euterpe.media.source.media_info import Keyframes, MediaInfo
+from euterpe.media.source.media_info import Beginning, Keyframes, MediaInfo
+from euterpe.media.source.watermark_info import WatermarkInfo
 
 _MAX_ANSWER_BYTES = 4 << 20
-# Matroska has no index of subtitles, so all of a source is read for them, at this speed at the least.
+# Matroska has no index of subtitles, so a child reads the whole source to find them. The timeout assumes that
+# the child reads at this speed or faster.
 _READ_BYTES_PER_SECOND = 25_000_000
 # The interval at which `on_tick` is called while a child examines a file.
 _TICK_S = 0.5
@@ -114,12 +116,12 @@ class Sandbox:
         timeout_s: float = HELPER_TIMEOUT_S,
         most_bytes: int = _MAX_ANSWER_BYTES,
     ) -> Any:
-        """Return the result of a task of `child_tasks`, run in a child that can open only files in `cwd`.
+        """Run a task of `child_tasks` in a child that can open only files in `cwd`, and return its result.
 
         With `writable_bytes`, the child may also write and remove files there, each of at most this size.
-        The task may take `timeout_s`, also of processor time, and its answer may have `most_bytes`.
-        Raise with the code `blame` when the media file makes the child fail. `on_tick` may raise to stop the
-        task. When this method returns or raises, the child has ended.
+        `timeout_s` limits both the duration and the processor time of the task, and `most_bytes` limits its
+        answer. Raise `MediaError` with the code `blame` when the media file makes the child fail. `on_tick`
+        may raise to stop the task. When this method returns or raises, the child has ended.
         """
         order = {
             "task": task,
@@ -131,9 +133,29 @@ class Sandbox:
         with self._start_child(order, fds or {}, cwd or Path("/"), limits) as child:
             return answer_of(child, blame, on_tick, limits, timeout_s=timeout_s, most_bytes=most_bytes)
 
-    def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
-        """Return container and streams of a source. The offset of `fd` is not used and does not change."""
-        return MediaInfo.parse(self._examine("probe", fd, {}, on_tick), os.fstat(fd).st_size)
+    def probe(
+        self, fd: int, *, allow_truncated: bool = False, on_tick: Callable[[], None] = lambda: None
+    ) -> MediaInfo:
+        """Return the facts of a source. The offset of `fd` is not used and does not change."""
+        found = self._examine("probe", fd, {"allow_truncated": allow_truncated}, on_tick)
+        return MediaInfo.parse(found, os.fstat(fd).st_size)
+
+    def probe_beginning(
+        self, fd: int, size_bytes: int, *, on_tick: Callable[[], None] = lambda: None
+    ) -> Beginning:
+        """Return the facts of a source of `size_bytes`. `fd` has only its beginning."""
+        return Beginning.parse(self._examine("probe_beginning", fd, {}, on_tick), size_bytes)
+
+    def watermark(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> WatermarkInfo:
+        """Return the facts of the first picture of a file. The offset of `fd` does not change.
+
+        Raise `watermark_unusable` for a file that is not a picture, or is damaged.
+        """
+        blame = ErrorCode.WATERMARK_UNUSABLE
+        try:
+            return WatermarkInfo.parse(self._examine("watermark", fd, {}, on_tick, blame=blame))
+        except MediaError as error:  # a compromised child may blame the source
+            raise MediaError(blame, str(error)) if error.code.fault is Fault.SOURCE else error from None
 
     def keyframes(
         self, fd: int, stream_index: int, *, on_tick: Callable[[], None] = lambda: None
@@ -158,6 +180,7 @@ class Sandbox:
         arguments: Mapping[str, Any],
         on_tick: Callable[[], None],
         *,
+        blame: ErrorCode = ErrorCode.SOURCE_UNSUPPORTED,
         timeout_s: float = HELPER_TIMEOUT_S,
         most_bytes: int = _MAX_ANSWER_BYTES,
     ) -> Any:
@@ -165,7 +188,7 @@ class Sandbox:
             return self.call(
                 task,
                 {"fd": 3, **arguments},
-                blame=ErrorCode.SOURCE_UNSUPPORTED,
+                blame=blame,
                 fds={3: own},
                 on_tick=on_tick,
                 timeout_s=timeout_s,
@@ -192,8 +215,8 @@ class Sandbox:
             order_file.write(json.dumps({**order, "targets": [*given], "limits": asdict(limits)}).encode())
             order_file.flush()
             self._send([far_end.fileno(), order_file.fileno(), folder, *given.values()])
-            # Close `far_end` before reading: with our own copy of it open, we would not see the helper's
-            # death.
+            # Close `far_end` before reading: while our copy of it is open, the death of the helper would not
+            # end the read.
             theirs.close()
             child = Child(channel, outputs)
             ours.pop_all()
@@ -251,7 +274,7 @@ class Sandbox:
 
 @contextmanager
 def reopened(fd: int) -> Iterator[int]:
-    """Yield a read-only descriptor of the same file, with an offset of its own."""
+    """Yield a read-only descriptor of the same file, with a separate offset."""
     own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
     try:
         yield own
@@ -274,14 +297,17 @@ def answer_of(
     timeout_s: float = HELPER_TIMEOUT_S,
     most_bytes: int = _MAX_ANSWER_BYTES,
 ) -> Any:
-    """Return the result of a child's task. Raise with the code `blame` when the file made the child fail."""
+    """Return the result of a child's task. Raise `MediaError` if the task failed.
+
+    The error has the code `blame` when the file made the child fail.
+    """
     output, deadline = bytearray(), monotonic() + timeout_s
     for event in child.events(_TICK_S):
         on_tick()
         if event is not None and event[0] == 1:
             output += event[1]
         if monotonic() > deadline or len(output) > most_bytes:
-            raise MediaError(blame, "takes too long, or has too much in it, to be looked into")
+            raise MediaError(blame, "the file takes too long to read, or contains too much")
     if child.end.code != 0:
         raise _failure_of(child.end, blame, limits)
     try:
@@ -291,19 +317,21 @@ def answer_of(
         code, message = answer["error"]
         error = MediaError(ErrorCode[str(code).upper()], message)
     except (KeyError, TypeError, ValueError, RecursionError):  # "[[[[…" raises RecursionError
-        raise MediaError(blame, "makes the process that looks into it lie") from None
+        raise MediaError(
+            blame, "the sandboxed process that read the file returned an invalid result"
+        ) from None
     # A compromised child may report any error, so accept only permanent errors that blame the file.
     blames_the_file = error.code.fault is Fault.SOURCE and error.retry_class is RetryClass.PERMANENT
     raise error if blames_the_file else MediaError(blame, str(error))
 
 
 def _failure_of(end: Exit, blame: ErrorCode, limits: ResourceLimits) -> MediaError:
-    """Return why the examination of a file failed. Blame the file, except where facts prove another cause."""
+    """Return the error for a child that failed. Blame the file unless `end` proves another cause."""
     proved = error_from_exit(end, limits)
     if proved is not None and proved.code is ErrorCode.ENCODE_KILLED:
         return MediaError(
-            ErrorCode.SANDBOX_FAILED, "the process that looked into a file was killed from outside"
+            ErrorCode.SANDBOX_FAILED, "the sandboxed process that read the file was killed from outside"
         )
     if proved is not None and proved.code is ErrorCode.OUT_OF_MEMORY:
         return proved
-    return MediaError(blame, f"breaks the process that looks into it (exit code {end.code})")
+    return MediaError(blame, f"the sandboxed process that read the file failed (exit code {end.code})")

@@ -2,6 +2,7 @@
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from euterpe.media.encoding.verify import verify
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.planner import plan
+from euterpe.media.planning.tree import PlannedText
 from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.clips import Clips
 from tests.media.media_steps import FILM, SOUND, TIMEOUT_S, film, make, probe, run
@@ -259,3 +261,17 @@ def test_the_bare_command_makes_the_same_film(clips: Clips, sandbox: Sandbox, tm
 def test_the_limit_of_an_output_follows_the_contract() -> None:
     assert max_output_bytes(10**9 + 1) == 2 * (10**9 + 1)
     assert max_output_bytes(10**9) >= 2 * 10**9
+
+
+def test_a_planned_text_does_not_follow_a_link(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    """A compromised ffmpeg that ran during the fetch may have made the link."""
+    source, folder = clips.make("film.mp4"), tmp_path / "out"
+    folder.mkdir()
+    (tmp_path / "private").write_text("untouched")
+    (folder / "thumbs.vtt").symlink_to(tmp_path / "private")
+    text = PlannedText("thumbs", "thumbs.vtt", "text/vtt", "WEBVTT\n")
+    planned = replace(plan([FILM], probe(sandbox, source), threads=1), texts=(text,))
+    with pytest.raises(MediaError) as refused:
+        run(sandbox, planned, source, folder)
+    assert refused.value.code == "output_undecodable"
+    assert (tmp_path / "private").read_text() == "untouched"

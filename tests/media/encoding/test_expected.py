@@ -1,4 +1,4 @@
-"""Tests of the files that a plan promises, and of what a reader must find in them."""
+"""Tests of the files that a plan must produce, and of their required content."""
 
 from typing import Any
 
@@ -11,10 +11,9 @@ from euterpe.media.encoding.expected import (
     ExpectedTrack,
     expected_files,
     expected_renditions,
-    output_of,
 )
 from euterpe.media.planning.planner import plan
-from euterpe.media.planning.tree import Plan
+from euterpe.media.planning.tree import Plan, output_of
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
 _SPECS: TypeAdapter[OutputSpecs] = TypeAdapter(OutputSpecs)

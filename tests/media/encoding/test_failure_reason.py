@@ -47,7 +47,7 @@ def slow_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def slow(clips: Clips, slow_sandbox: Sandbox) -> tuple[Plan, Path]:
-    """Return an encode that takes nine seconds in the slow sandbox. Every test ends it earlier."""
+    """Return an encode that takes nine seconds in the slow sandbox. Every test stops it before its end."""
     source = clips.make("long.mp4")
     return plan([FILM], probe(slow_sandbox, source), threads=1), source
 
@@ -190,7 +190,10 @@ def test_every_exit_has_a_code(code: int, stderr: str, expected: str) -> None:
 
 @pytest.mark.parametrize("code", [1, 255, -signal.SIGKILL, -signal.SIGABRT])
 def test_an_exhausted_limit_decides_whatever_the_exit_status_is(code: int) -> None:
-    """At the soft limit of processor time, ffmpeg exits with 255. At the hard limit, the kernel kills it."""
+    """At the soft limit of processor time, ffmpeg exits with code 255.
+
+    At the hard limit, the kernel kills it.
+    """
     assert FailureReason().verdict(Exit(code, 60.0, 0), LIMITS).code == "encode_timeout"
     assert FailureReason().verdict(Exit(code, 1.0, 1 << 30), LIMITS).code == "out_of_memory"
     assert (
@@ -241,3 +244,34 @@ def test_evidence_is_bounded_and_printable_and_contains_no_paths() -> None:
     assert verdict.isprintable()
     assert "/srv" not in verdict
     assert "0x55aa" not in verdict
+
+
+def test_the_first_message_about_damage_is_kept_before_many_warnings() -> None:
+    """An earlier version read only the last 16 KiB of the log, which had only harmless warnings."""
+    evidence = FailureReason()
+    evidence.add(b"[h264 @ 0x1] [error] Invalid data found when processing")
+    evidence.add(b" input\n")
+    for place in range(2_000):
+        evidence.add(b"[swscaler @ 0x2] [warning] No accelerated conversion %d\n" % place)
+    assert (
+        evidence.damage() == "the source is damaged: [h264] [error] Invalid data found when processing input"
+    )
+    assert evidence.text.startswith("[swscaler] [warning]")
+
+
+def test_notices_and_warnings_are_no_damage() -> None:
+    evidence = FailureReason()
+    evidence.add(b"[info] title: Invalid data\n[warning] something else\n")
+    assert evidence.damage() is None
+
+
+def test_a_process_that_went_on_without_memory_is_no_success() -> None:
+    """If damage is allowed, ffmpeg exits with code 0 even after a decoder failed for lack of memory."""
+    evidence = FailureReason()
+    full, small = Exit(0, 1.0, LIMITS.memory_bytes), Exit(0, 1.0, 0)
+    assert evidence.out_of_memory(full, LIMITS) is None
+    evidence.add(b"[error] Error submitting packet to decoder: Cannot allocate memory")
+    found = evidence.out_of_memory(full, LIMITS)
+    assert found is not None
+    assert found.code == "out_of_memory"
+    assert evidence.out_of_memory(small, LIMITS) is None

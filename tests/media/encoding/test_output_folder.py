@@ -113,6 +113,18 @@ def test_more_files_than_any_plan_needs_are_refused(folder: Path) -> None:
     assert (refused.value.code, refused.value.retryable) == ("output_too_large", False)
 
 
+def test_segments_that_were_made_before_are_no_files_too_many(folder: Path) -> None:
+    """The first command may have run during the fetch, and then is not in the plan of the others."""
+    for number in range(1_500):
+        (folder / "hls" / f"90p_{number:05}.m4s").touch()
+    output_folder = OutputFolder(Plan("mov", 1, (), outputs=("film", "hls")), folder, os.getpid())
+    assert output_folder.look().out_bytes == 0
+    for number in range(1_100):
+        (folder / f"junk{number}").touch()
+    with pytest.raises(MediaError, match="made more than"):
+        output_folder.look()
+
+
 @pytest.mark.parametrize(("seconds", "least"), [(0.5, 1), (86_400.0, 43_200), (None, 43_200)])
 def test_a_valid_source_has_room_for_all_its_segments(seconds: float | None, least: int) -> None:
     assert most_segments(seconds, 2) > least

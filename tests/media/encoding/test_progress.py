@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.media.encoding.progress import EncodeProgress, PlanProgress, ProgressLine, ReportReader
-from euterpe.media.planning.tree import Command, Plan
+from euterpe.media.planning.tree import Command, Input, LoudnessMeasurement, Plan, Sound
 from euterpe.store.checks import check_reported_fields
 
 BLOCK = (
@@ -92,6 +92,19 @@ def test_the_weights_of_the_commands_are_added_up(clock: SettableClock) -> None:
     assert progress.at(sprite, line(0.0), 0).percent == 100.0
 
 
+def test_measurements_are_a_part_of_the_sum(clock: SettableClock) -> None:
+    sound = Sound(0, 1, 48_000, "stereo")
+    measurement = LoudnessMeasurement("loudness", 1.0, 10.0, (Input(),), sound, ("a",))
+    encode = command(9.0)
+    progress = PlanProgress(Plan("mov", 1, (encode,), measurements=(measurement,)), clock)
+    assert progress.at(measurement, line(5.0), 0).percent == 5.0
+    progress.finish(measurement)
+    assert progress.at(encode, line(0.0), 0).percent == 10.0
+    assert progress.at(encode, line(5.0), 0).percent == 55.0
+    progress.finish(encode)
+    assert progress.at(encode, line(0.0), 0).percent == 100.0
+
+
 def test_commands_without_any_weight_are_no_division_by_zero(clock: SettableClock) -> None:
     nothing = command(0.0)
     progress = PlanProgress(Plan("mov", 1, (nothing,)), clock)
@@ -100,7 +113,7 @@ def test_commands_without_any_weight_are_no_division_by_zero(clock: SettableCloc
 
 
 def test_the_remaining_time_follows_the_clock(clock: SettableClock) -> None:
-    """The speed of ffmpeg says nothing about the commands that follow."""
+    """ffmpeg reports the speed of the current command, which does not predict the speed of later commands."""
     encode = command(1.0)
     progress = PlanProgress(Plan("mov", 1, (encode, command(1.0))), clock)
     clock.seconds += 10

@@ -1,4 +1,4 @@
-"""Tests of packaging an adaptive output: segments that a compromised ffmpeg has changed are refused."""
+"""Tests of packaging an adaptive output: it refuses segments that a compromised ffmpeg has changed."""
 
 import os
 from collections.abc import Callable
@@ -11,10 +11,12 @@ import pytest
 
 from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.outputs import AdaptiveOutput
-from euterpe.media.encoding.renditions import PackagedOutput, package_output
+from euterpe.media.encoding.output_folder import DiskUse
+from euterpe.media.encoding.renditions import PackagedOutput, Packager
+from euterpe.media.encoding.subtitles import Subtitles
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.planner import plan
-from euterpe.media.planning.tree import Plan
+from euterpe.media.planning.tree import Plan, SegmentEncryption
 from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.clips import Clips
 from tests.media.media_steps import make, probe, run
@@ -28,7 +30,7 @@ NON_SYNC = (0x01010000).to_bytes(4, "big")
 
 @pytest.fixture(scope="module")
 def encoded(clips: Clips, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Return the segments of nine seconds, as ffmpeg wrote them."""
+    """Return the unchanged segments of an encode of nine seconds."""
     source, folder = clips.make("long.mp4"), tmp_path_factory.mktemp("encoded")
     planned = plan([ADAPTIVE], probe(sandbox, source), threads=1)
     run(sandbox, planned, source, folder)
@@ -44,7 +46,9 @@ def made(encoded: Made, tmp_path: Path) -> Made:
 
 def package(sandbox: Sandbox, made: Made) -> PackagedOutput:
     planned, folder = made
-    return package_output(sandbox, planned, planned.packages[0], folder, {}, on_tick=lambda: None)
+    disk = DiskUse(folder, lambda _: None)
+    subtitles = Subtitles(sandbox, planned.packages, None, disk)
+    return Packager(sandbox, planned, folder, subtitles, disk).package(planned.packages[0])
 
 
 def assert_refused(sandbox: Sandbox, made: Made, code: str = "output_undecodable") -> None:
@@ -74,6 +78,13 @@ def test_the_segments_come_first_and_the_entry_last(sandbox: Sandbox, made: Made
     assert all(track.bitrate for track in found.tracks)
 
 
+def test_without_its_key_an_encrypted_output_is_not_packaged(sandbox: Sandbox, made: Made) -> None:
+    planned, folder = made
+    locked = replace(planned.packages[0], encryption=SegmentEncryption("https://keys.example/1"))
+    assert_refused(sandbox, (replace(planned, packages=(locked,)), folder), code="cannot_decrypt")
+    assert not [*folder.rglob("*.m3u8")]
+
+
 def remove(folder: Path, *numbers: int) -> None:
     for number in numbers:
         segment(folder, number).unlink()
@@ -96,7 +107,7 @@ def test_a_gap_in_the_segments_is_refused(sandbox: Sandbox, made: Made, gap: Cal
 
 
 def without_keyframe(data: bytes) -> bytes:
-    """Return the segment with its first sample marked as no keyframe."""
+    """Return the segment without the keyframe mark of its first sample."""
     trun = data.index(b"trun")
     flags = int.from_bytes(data[trun + 5 : trun + 8], "big")
     at = trun + 12 + (4 if flags & 1 else 0)  # after the count and the data offset
@@ -217,7 +228,7 @@ def test_a_rendition_that_ends_before_its_source_is_found(sandbox: Sandbox, made
 def test_tracks_without_a_language_keep_their_segments_apart(
     clips: Clips, sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    """`audio_2_00001.m4s` looked like a segment of the rendition `audio`."""
+    """An earlier version counted `audio_2_00001.m4s` as a segment of the rendition `audio`."""
     arguments = (
         "-f lavfi -i testsrc2=size=160x90:rate=25:duration=2 -f lavfi -i sine=440:duration=2"
         " -map 0:v -map 1:a -map 1:a -c:v libx264 -preset ultrafast -pix_fmt yuv420p -c:a aac"
@@ -225,3 +236,63 @@ def test_tracks_without_a_language_keep_their_segments_apart(
     source = clips.encoded("two-sounds.mkv", arguments)
     made = make(sandbox, source, [ADAPTIVE.model_copy(update={"audio": "all"})], tmp_path)
     assert [track.kind for track in made[-1].tracks] == ["video", "audio", "audio"]
+
+
+def garbled(data: bytes) -> bytes:
+    """Return the segment with its boxes, but with other bytes in the first half of its media."""
+    start, end = data.index(b"mdat") + 4, len(data)
+    half = (end - start) // 2
+    return data[:start] + bytes(half) + data[start + half :]
+
+
+def test_a_segment_whose_first_picture_cannot_be_decoded_is_refused(sandbox: Sandbox, made: Made) -> None:
+    path = segment(made[1], 3)
+    path.write_bytes(garbled(path.read_bytes()))
+    with pytest.raises(MediaError, match=r"90p_00003\.m4s: its first picture") as refused:
+        package(sandbox, made)
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc", "vp9", "av1"])
+def test_the_first_picture_of_each_segment_decodes_in_every_codec(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str
+) -> None:
+    video = {"ladder": [90], "codec": codec}
+    planned = encode_again(clips, sandbox, tmp_path, video=video)
+    assert len(package(sandbox, (planned, tmp_path)).parts) > 5
+
+
+def encode_again(clips: Clips, sandbox: Sandbox, folder: Path, **changes: Any) -> Plan:
+    """Encode the film of these tests into the folder, with other settings of the output."""
+    output = AdaptiveOutput.model_validate(
+        {"name": "both", "type": "adaptive", "segment_seconds": 2, "audio": None, **changes}
+    )
+    source = clips.make("long.mp4")
+    planned = plan([output], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, folder)
+    return planned
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"video": {"ladder": [90, 60], "fps": 5}}, r"60p_00001\.m4s: it has 10 pictures instead of 50"),
+        ({"video": {"ladder": [90, 60]}, "segment_seconds": 3}, r"60p: its segments begin at other times"),
+    ],
+)
+def test_renditions_whose_segments_differ_are_refused(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    """A player that changes the level at a segment would repeat or miss pictures."""
+    right, other = tmp_path / "right", tmp_path / "other"
+    right.mkdir()
+    other.mkdir()
+    planned = encode_again(clips, sandbox, right, video={"ladder": [90, 60]})
+    encode_again(clips, sandbox, other, **changes)
+    for path in (right / "both").glob("60p_*"):
+        path.unlink()
+    for path in (other / "both").glob("60p_*"):
+        path.rename(right / "both" / path.name)
+    with pytest.raises(MediaError, match=message) as refused:
+        package(sandbox, (planned, right))
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)

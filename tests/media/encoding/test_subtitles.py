@@ -1,11 +1,16 @@
-"""Tests of writing subtitles: cues move to the timeline of the output, and are cut at its ends."""
+"""Tests of writing subtitles: cues are shifted to the times of the output, and cut at its two ends."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from euterpe.media.encoding.subtitles import read_cues, write_subtitles
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.encoding.output_folder import DiskUse
+from euterpe.media.encoding.subtitles import Subtitles, read_cues
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Package, SubtitleTrack, TrackLabels
 from euterpe.media.source.cues import SourceCue
@@ -21,8 +26,43 @@ def track(shift: float = 0.0, seconds: float | None = None, stream: int = 1) -> 
     return SubtitleTrack(stream, f"subs_{stream}", TrackLabels("eng"), False, shift, seconds)
 
 
+class Reads(StubSandbox):
+    """A sandbox whose source has subtitles. `reads` has the requested streams of each call."""
+
+    def __init__(self, found: dict[int, Sequence[SourceCue]], damaged: int | None = None) -> None:
+        super().__init__(None)
+        self._cues, self._damaged = found, damaged
+        self.reads: list[list[int]] = []
+
+    def call(self, task: str, arguments: Any, **_: Any) -> Any:
+        assert task == "subtitles"
+        self.reads.append(arguments["streams"])
+        if self._damaged in arguments["streams"]:
+            raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, "a track has too many cues")
+        return [
+            {"stream": stream, "cues": [[cue.start, cue.end, cue.text] for cue in self._cues[stream]]}
+            for stream in arguments["streams"]
+        ]
+
+
+@contextmanager
+def source(folder: Path) -> Iterator[int]:
+    (folder / "source").write_bytes(b"x")
+    with (folder / "source").open("rb") as file:
+        yield file.fileno()
+
+
+def subtitles(
+    sandbox: Reads, folder: Path, fd: int, packages: Sequence[Package], **options: Any
+) -> Subtitles:
+    on_disk: Callable[[int], None] = options.pop("on_disk", lambda _: None)
+    return Subtitles(sandbox, packages, fd, DiskUse(folder, on_disk), **options)
+
+
 def written(folder: Path, found: Sequence[SourceCue], one: SubtitleTrack, seconds: float = 10.0) -> list[Cue]:
-    write_subtitles(package(one), {1: found}, folder, seconds)
+    made = package(one)
+    with source(folder) as fd:
+        subtitles(Reads({1: found}), folder, fd, [made]).write(made, folder, seconds)
     return cues((folder / "subs_1.vtt").read_text())
 
 
@@ -58,12 +98,72 @@ def test_a_source_at_hours_keeps_its_milliseconds(tmp_path: Path) -> None:
     assert found == [Cue(1, 1_999, "x")]
 
 
-def test_files_that_would_be_too_large_are_refused(tmp_path: Path) -> None:
-    tracks = [track(stream=stream) for stream in range(1, 33)]
-    endless = [SourceCue(0, 10**12, "x" * 2_000)] * 10
-    with pytest.raises(MediaError) as refused:
-        write_subtitles(package(*tracks), dict.fromkeys(range(1, 33), endless), tmp_path, 4.0 * 2_000)
+def package_in(name: str, stream: int) -> Package:
+    return Package(name, 4, (), hls=True, dash=True, trick_play=False, subtitles=(track(stream=stream),))
+
+
+def test_all_outputs_together_have_a_limit(tmp_path: Path) -> None:
+    """An earlier version applied the limit to each output, and a job may have 20 outputs."""
+    packages = [package_in(name, 1) for name in "abc"]
+    with source(tmp_path) as fd:
+        made = subtitles(
+            Reads({1: [SourceCue(0, 9_000, "x" * 50)]}), tmp_path, fd, packages, most_bytes=1_100
+        )
+        for one in packages[:2]:
+            (tmp_path / one.output).mkdir()
+            made.write(one, tmp_path / one.output, 9.0)
+        (tmp_path / "c").mkdir()
+        with pytest.raises(MediaError) as refused:
+            made.write(packages[2], tmp_path / "c", 9.0)
     assert refused.value.code == "output_too_large"
+    assert "output c" in str(refused.value)
+
+
+def test_each_file_is_counted_on_the_disk_before_it_is_written(tmp_path: Path) -> None:
+    """An earlier version did not count subtitle files. Even a small file takes a page on the disk."""
+
+    class DiskFull(Exception):
+        pass
+
+    reported = list[int]()
+
+    def hold(disk_bytes: int) -> None:
+        reported.append(disk_bytes)
+        if len(reported) == 3:
+            raise DiskFull
+
+    one = package(track())
+    found = Reads({1: [SourceCue(0, 9_000, "x")]})
+    with source(tmp_path) as fd:
+        made = subtitles(found, tmp_path, fd, [one], on_disk=hold)
+        with pytest.raises(DiskFull):
+            made.write(one, tmp_path, 9.0)
+    assert [after - before for before, after in pairwise(reported)] == [4096, 4096]
+    assert len([*tmp_path.glob("*.vtt")]) == 2
+
+
+def test_the_source_is_read_once_for_all_outputs(tmp_path: Path) -> None:
+    """An earlier version read the source once for each optional output, which takes as long as a copy."""
+    packages = [package_in("a", 1), package_in("b", 2), package_in("c", 1)]
+    found = Reads({stream: [SourceCue(0, 1_000, "x")] for stream in (1, 2)})
+    with source(tmp_path) as fd:
+        made = subtitles(found, tmp_path, fd, packages)
+        for one in packages:
+            (tmp_path / one.output).mkdir()
+            made.write(one, tmp_path / one.output, 4.0)
+    assert found.reads == [[1, 2]]
+
+
+def test_a_damaged_track_fails_only_the_output_that_has_it(tmp_path: Path) -> None:
+    packages = [package_in("a", 1), package_in("b", 2)]
+    found = Reads({1: [SourceCue(0, 1_000, "x")]}, damaged=2)
+    with source(tmp_path) as fd:
+        made = subtitles(found, tmp_path, fd, packages)
+        (tmp_path / "a").mkdir()
+        assert len(made.write(packages[0], tmp_path / "a", 4.0)) == 1
+        with pytest.raises(MediaError):
+            made.write(packages[1], tmp_path / "b", 4.0)
+    assert found.reads == [[1, 2], [1], [2]]
 
 
 def test_an_answer_about_another_track_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests of verifying outputs: damaged, missing and unplanned files and streams are found."""
+"""Tests of verifying outputs: the check finds damaged, missing and unplanned files and streams."""
 
 import os
 from collections.abc import Callable
@@ -154,6 +154,8 @@ def test_an_optional_output_that_is_damaged_is_left_out(
     found = verify(sandbox, planned, tmp_path)
     assert [file.name for file in found.files] == ["film.mp4"]
     assert [(warning.code, warning.output) for warning in found.failed] == [("output_failed", "sound")]
+    # An earlier version left the damaged file on the disk until the end of the job.
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
     damage(tmp_path / "film.mp4")
     assert refusal_code(sandbox, planned, tmp_path) == "output_undecodable"
 
@@ -168,7 +170,7 @@ def test_an_output_that_failed_before_is_not_verified(sandbox: Sandbox, made: Ma
 
 
 def test_a_link_out_of_the_folder_is_not_followed(sandbox: Sandbox, made: Made, tmp_path: Path) -> None:
-    """Links within the folder are not followed either. On some kernels, only the worker can detect a link."""
+    """Links within the folder are not followed either. On some kernels, only this check detects a link."""
     planned, folder = made
     for outside in (tmp_path.parent / f"{tmp_path.name}-outside.mp4", folder / "inside.mp4"):
         (folder / "film.mp4").rename(outside)
@@ -240,3 +242,12 @@ def test_an_invalid_report_on_an_output_is_refused_for_good(tmp_path: Path, foun
     assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
     assert len(str(refused.value)) < 1000
     assert str(refused.value).isprintable()
+
+
+def test_a_still_without_a_picture_blames_the_source(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    """ffmpeg can succeed without writing a file. An earlier version then advised to tell the operator."""
+    poster = ImageOutput(name="poster", type="image", at=("0s",))
+    planned = plan([poster], probe(sandbox, clips.make("long.mp4")), threads=1)
+    run(sandbox, planned, clips.make("long.mp4"), tmp_path)
+    (tmp_path / "poster/1.jpg").unlink()
+    assert refusal_code(sandbox, planned, tmp_path) == "output_truncated"

@@ -1,4 +1,4 @@
-"""Tests of writing a file of our own into the folder where ffmpeg ran."""
+"""Tests of writing our own files into the folder of an encode, in which ffmpeg could make links."""
 
 from pathlib import Path
 

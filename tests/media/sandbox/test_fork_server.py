@@ -1,4 +1,4 @@
-"""Tests of the fork server: it carries out every order. No order ends it or leaks a file descriptor."""
+"""Tests of the fork server: it carries out every order, keeps running, and leaks no file descriptor."""
 
 import resource
 import select
@@ -44,7 +44,7 @@ def test_a_bad_order_ends_only_its_own_child(
 
 
 def test_a_helper_that_may_open_no_more_files_keeps_no_child(own_sandbox: Sandbox, tmp_path: Path) -> None:
-    """Each file that the helper opens, for the order or for the child, exceeds one of the limits."""
+    """Each limit is too low for one of the files that the helper opens, for the order or for the child."""
     helper, files = helper_of(own_sandbox), open_files(own_sandbox, tmp_path)
     before = resource.prlimit(helper, resource.RLIMIT_NOFILE)
     lowest = len(list(Path(f"/proc/{helper}/fd").iterdir()))

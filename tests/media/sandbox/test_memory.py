@@ -58,7 +58,10 @@ def test_the_tightest_group_on_the_way_up_counts(machine: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["memory", "memory/job"])
 def test_the_older_control_groups_count_too(machine: Path, folder: str) -> None:
-    """Inside a container, the path that the kernel reports may not exist. Then the mount point counts."""
+    """Inside a container, the path that the kernel reports may not exist.
+
+    Then the limit of the mount point applies.
+    """
     (machine / "proc/self/cgroup").write_text("5:cpu,cpuacct:/x\n4:memory:/job\n0::/\n")
     limit(machine, folder, "memory.limit_in_bytes", f"{4 * _GIB}\n")
     assert memory_of_the_machine(machine) == 4 * _GIB

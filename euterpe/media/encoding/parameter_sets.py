@@ -1,0 +1,90 @@
+"""Detect changes of a video stream's parameters, such as the size of its pictures. Pure.
+
+The index of a copy contains only the parameters of the beginning, and many players do not notice a change.
+"""
+
+import re
+from collections.abc import Iterator
+
+_START_CODE = re.compile(b"\0\0\1")
+_H264_SEQUENCE, _HEVC_SEQUENCE, _AV1_SEQUENCE = 7, 33, 1  # the types of units with sequence parameters
+
+
+class ParameterSets:
+    """The sequence parameters of a stream. `extradata` contains the parameters of its beginning."""
+
+    def __init__(self, codec: str, extradata: bytes) -> None:
+        self._codec, self._extradata = codec, extradata
+        self._first: bytes | int | None = None  # of AV1 or VP9: the parameters of the first packet
+
+    def are_changed_by(self, packet: bytes) -> bool:
+        """Return whether the packet has other parameters than the beginning of the stream."""
+        match self._codec:
+            case "h264":
+                units = self._units(packet, length_size=self._length_size(4))
+                return self._has_others(unit for unit in units if unit[0] & 31 == _H264_SEQUENCE)
+            case "hevc":
+                units = self._units(packet, length_size=self._length_size(21))
+                return self._has_others(unit for unit in units if unit[0] >> 1 & 63 == _HEVC_SEQUENCE)
+            case "av1":
+                # Compare with the first packet: SVT-AV1 writes a different sequence header into the
+                # extradata.
+                return any(self._is_other(one) for one in _av1_sequences(packet))
+            case "vp9":
+                return self._has_other_size(packet)
+            case _:
+                return False
+
+    def _has_others(self, sequences: Iterator[bytes]) -> bool:
+        return any(one not in self._extradata for one in sequences)
+
+    def _length_size(self, place: int) -> int | None:
+        """Return how many bytes the length of each unit has, or None if start codes separate the units."""
+        if self._extradata[:1] != b"\1" or len(self._extradata) <= place:
+            return None
+        return (self._extradata[place] & 3) + 1
+
+    def _units(self, packet: bytes, length_size: int | None) -> Iterator[bytes]:
+        if length_size is None:
+            yield from filter(None, (unit.rstrip(b"\0") for unit in _START_CODE.split(packet)[1:]))
+            return
+        at = 0
+        while at + length_size < len(packet):
+            start = at + length_size
+            at = start + int.from_bytes(packet[at:start], "big")
+            if start < at:
+                yield packet[start:at]
+
+    def _has_other_size(self, packet: bytes) -> bool:
+        if len(packet) < 9 or packet[0] & 0b1100:  # not a keyframe, or a picture that is shown again
+            return False
+        # The header begins with a byte of flags and a constant sync code of three bytes. Then come the
+        # colours, the width and the height: at most 37 bits in the profiles 0 and 2.
+        return self._is_other(int.from_bytes(packet[4:9], "big") >> 3)
+
+    def _is_other(self, parameters: bytes | int) -> bool:
+        self._first = parameters if self._first is None else self._first
+        return parameters != self._first
+
+
+def _av1_sequences(packet: bytes) -> Iterator[bytes]:
+    """Yield the contents of the sequence headers of a packet.
+
+    Stop at a unit that does not declare its size.
+    """
+    at = 0
+    while at < len(packet):
+        kind, has_size = packet[at] >> 3 & 15, packet[at] & 2
+        at += 2 if packet[at] & 4 else 1
+        if not has_size:
+            return
+        size = shift = 0
+        for byte in packet[at : at + 8]:
+            size |= (byte & 127) << shift
+            shift += 7
+            at += 1
+            if byte < 128:
+                break
+        if kind == _AV1_SEQUENCE:
+            yield packet[at : at + size]
+        at += size
