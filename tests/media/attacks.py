@@ -235,7 +235,10 @@ def _credentials() -> Iterator[Attack]:
 
 
 def _signals_to_itself() -> Iterator[Attack]:
-    """Yield signals to the child itself. They come last, because they would look like another's kill."""
+    """Yield signals to the child itself.
+
+    They come last, because a child that they end looks like a child that was killed from outside.
+    """
     for number, name in ((_SIGKILL, "SIGKILL"), (_SIGSTOP, "SIGSTOP")):
         yield Attack(f"{name} to itself", (62, 129), ("$self", number), EPERM)
         yield Attack(f"{name} to its thread", (234, 131), ("$self", "$self", number), EPERM)

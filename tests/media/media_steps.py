@@ -1,6 +1,7 @@
 """Helpers that probe, encode and verify a source as a worker does, with defaults for most arguments."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from euterpe.domain.outputs import M4aOutput, Mp4Output, OutputSpec, Rung
@@ -11,6 +12,7 @@ from euterpe.media.planning.planner import plan
 from euterpe.media.planning.tree import Plan
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.source.media_info import MediaInfo
+from euterpe.media.source.watermark_info import WatermarkInfo
 
 # Longer than any step takes on a slow machine.
 TIMEOUT_S = 60.0
@@ -34,6 +36,11 @@ def probe(sandbox: Sandbox, path: Path) -> MediaInfo:
         return sandbox.probe(file.fileno())
 
 
+def probe_watermark(sandbox: Sandbox, path: Path) -> WatermarkInfo:
+    with path.open("rb") as file:
+        return sandbox.watermark(file.fileno())
+
+
 def run(
     sandbox: Sandbox,
     planned: Plan,
@@ -47,8 +54,9 @@ def run(
     on_cpu: Callable[[float], None] = lambda _: None,
     on_disk: Callable[[int], None] = lambda _: None,
     memory_bytes: int = 4 << 30,
+    watermarks: Sequence[Path] = (),
 ) -> EncodeStats:
-    with source.open("rb") as file:
+    with source.open("rb") as file, ExitStack() as opened:
         return encode(
             sandbox,
             planned,
@@ -61,11 +69,12 @@ def run(
             on_cpu=on_cpu,
             on_disk=on_disk,
             memory_bytes=memory_bytes,
+            watermark_fds=[opened.enter_context(path.open("rb")).fileno() for path in watermarks],
         )
 
 
 def make(sandbox: Sandbox, source: Path, outputs: Sequence[OutputSpec], folder: Path) -> tuple[MadeFile, ...]:
     planned = plan(outputs, probe(sandbox, source), threads=1)
-    run(sandbox, planned, source, folder)
+    planned = run(sandbox, planned, source, folder).plan
     with source.open("rb") as file:
         return verify(sandbox, planned, folder, source_fd=file.fileno()).files

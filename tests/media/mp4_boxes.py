@@ -27,10 +27,30 @@ def _box(kind: bytes, body: bytes) -> bytes:
     return (len(body) + 8).to_bytes(4, "big") + kind + body
 
 
+def with_crop(film: bytes, width: int, height: int) -> bytes:
+    """Return the film of H.264 with the box `clap`, which crops its pictures to their middle.
+
+    The index must be the last box, as in `with_outside_data`.
+    """
+    out, position = b"", 0
+    while position < len(film):
+        size = int.from_bytes(film[position : position + 4], "big")
+        kind, body = film[position + 4 : position + 8], film[position + 8 : position + size]
+        if kind in (*_PARENTS, b"stbl"):
+            body = with_crop(body, width, height)
+        elif kind == b"stsd" and body[12:16] == b"avc1":
+            fractions = (width, 1, height, 1, 0, 1, 0, 1)
+            crop = _box(b"clap", b"".join(number.to_bytes(4, "big") for number in fractions))
+            body = body[:8] + _box(b"avc1", body[16:] + crop)
+        out += _box(kind, body)
+        position += size
+    return out
+
+
 def with_timescale(film: bytes, kind: bytes, timescale: int) -> bytes:
     """Return the film with this timescale in its boxes of this kind (`mvhd` or `mdhd`, version 0)."""
     out, position = bytearray(film), 0
     while (position := out.find(kind, position)) != -1:
-        position += len(kind) + 12  # version and flags, creation, modification
+        position += len(kind) + 12  # skip version, flags, and the times of creation and modification
         out[position : position + 4] = timescale.to_bytes(4, "big")
     return bytes(out)

@@ -32,7 +32,8 @@ def children_of(parent: int) -> list[int]:
 
 
 def _parent_of(process: Path) -> int:
-    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    # The name of a process may be any bytes.
+    return int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
 def has_exited(pid: int) -> bool:

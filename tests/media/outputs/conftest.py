@@ -1,5 +1,5 @@
-"""Fixtures for the tests of what the product makes."""
+"""Fixtures for the tests of outputs."""
 
-from tests.media.outputs.product_path import cpu_seconds, make
+from tests.media.outputs.product_path import cpu_seconds, make, make_marked
 
-__all__ = ["cpu_seconds", "make"]
+__all__ = ["cpu_seconds", "make", "make_marked"]

@@ -1,4 +1,4 @@
-"""The pictures and the sound of a film in each form in which it was made: MP4, HLS, DASH."""
+"""Read the pictures and the sound of a film from each of its outputs: MP4, HLS, DASH."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tests.media.readers.streams import streams
 
 FILM: dict[str, Any] = {"name": "film", "type": "mp4"}
 HLS: dict[str, Any] = {"name": "hls", "type": "hls", "segment_seconds": 2, "video": {"ladder": [90]}}
-BOTH = (FILM, HLS)
+BOTH = (FILM, HLS | {"type": "adaptive"})  # in the forms MP4, HLS and DASH
 
 SYNC_TOLERANCE_S = 0.002
 _MASTER, _MANIFEST = "hls/master.m3u8", "hls/manifest.mpd"
@@ -21,7 +21,7 @@ _MASTER, _MANIFEST = "hls/master.m3u8", "hls/manifest.mpd"
 
 @dataclass(frozen=True)
 class Delivery:
-    """A film in one form. `sound` is None when it has none."""
+    """A film in one form. `sound` is None for a film without sound."""
 
     name: str
     pictures: Media
@@ -34,7 +34,7 @@ class Delivery:
 
 
 def deliveries(folder: Path) -> list[Delivery]:
-    """Return the forms of the film that are in the folder. Of a ladder, take the first rendition."""
+    """Return the deliveries of the film in the folder. For a ladder, take the first rendition."""
     found = list(_deliveries(folder))
     assert found, f"nothing was made in {folder}"
     return found
@@ -53,7 +53,7 @@ def _deliveries(folder: Path) -> Iterator[Delivery]:
 
 
 def sync_offsets(pictures: Media, sound: Media) -> list[float]:
-    """Return by how much each beep follows its flash."""
+    """Return the time from each flash to its beep."""
     seen, heard = flashes(pictures), beeps(sound)
     assert len(seen) == len(heard), f"flashes at {seen}, beeps at {heard}"
     return [beep - flash for flash, beep in zip(seen, heard, strict=True)]

@@ -1,4 +1,4 @@
-"""Tests that a viewer sees the colours of the source, whatever their numbers and tags are."""
+"""Tests that a viewer sees the colours of the source, whatever numbers and tags the source has."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,21 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.domain.codecs import codecs_for
 from tests.media.outputs.deliveries import FILM
 from tests.media.outputs.product_path import Make
 from tests.media.readers.colours import colour_tags, mediainfo_tags, patch_colours, patch_values
-from tests.media.sources.cache import Sources
+from tests.media.sources.cache import Sources, ffmpeg
 from tests.media.sources.colour_math import HLG, PQ, UNSPECIFIED, Colours, Triple
 from tests.media.sources.colours import PATCHES, SDR_KINDS, hdr, hdr_greys, rgb, sdr
 
 TOLERANCE = 8
-# The primaries of a small untagged picture are a guess, and players differ.
+# For a small untagged picture, players guess different primaries.
 GUESS_TOLERANCE = 16
 # The tone mapping of HDR may change colours a little, but not make them dark.
 HDR_TOLERANCE = 16
 MATRIX_NAMES = {1: "BT.709", 5: "BT.470 System B/G", 6: "BT.601", 9: "BT.2020 non-constant"}
 SHOWN = [(255 * red, 255 * green, 255 * blue) for red, green, blue in PATCHES]
 COLOURED = (0, 1, 2, 3, 7)
+DISPLAY_P3 = 12  # SMPTE EG 432-1
+CODECS = [codec.name for codec in codecs_for("video", "mp4")]
 
 
 def differences(found: Sequence[Triple], wanted: Sequence[Triple]) -> list[float]:
@@ -40,7 +43,7 @@ SDR_SOURCES: dict[str, Callable[[Sources], Path]] = {
 
 @pytest.mark.parametrize("name", SDR_SOURCES)
 def test_a_viewer_sees_the_colours_of_the_source(make: Make, sources: Sources, name: str) -> None:
-    """RGB of 720 lines was encoded in BT.601 without tags, and players took it for BT.709."""
+    """An earlier version encoded RGB of 720 lines in BT.601 without tags, and players took it for BT.709."""
     film = make([FILM], SDR_SOURCES[name](sources)) / "film.mp4"
     tolerance = GUESS_TOLERANCE if name == "untagged-small" else TOLERANCE
     assert max(differences(patch_colours(film), SHOWN)) <= tolerance, patch_colours(film)
@@ -48,16 +51,26 @@ def test_a_viewer_sees_the_colours_of_the_source(make: Make, sources: Sources, n
 
 @pytest.mark.parametrize("name", SDR_SOURCES)
 def test_a_film_says_how_its_colours_are_meant(make: Make, sources: Sources, name: str) -> None:
-    """RGB and untagged sources stayed untagged."""
+    """In an earlier version, the outputs of RGB and untagged sources had no colour tags."""
     film = make([FILM], SDR_SOURCES[name](sources)) / "film.mp4"
     tags = colour_tags(film)
     assert UNSPECIFIED not in (tags.primaries, tags.transfer, tags.matrix)
     assert mediainfo_tags(film).matrix == MATRIX_NAMES[tags.matrix]
 
 
+def test_the_primaries_of_phones_and_cinemas_are_kept(make: Make, sources: Sources) -> None:
+    """Pictures of Display P3 were tagged as BT.709, so players showed them with too little colour."""
+    tags = "setparams=color_primaries=smpte432:color_trc=bt709:colorspace=bt709:range=tv"
+    pictures = f"-f lavfi -i color=red:size=160x90:duration=1,format=yuv420p,{tags}"
+    source = sources.get("display-p3.mp4", lambda path: ffmpeg(f"{pictures} -c:v libx264 {path}"))
+    outputs = [{"name": codec, "type": "mp4", "video": {"codec": codec}} for codec in CODECS]
+    folder = make(outputs, source)
+    assert {colour_tags(folder / f"{codec}.mp4").primaries for codec in CODECS} == {DISPLAY_P3}
+
+
 @pytest.mark.parametrize("transfer", [PQ, HLG])
 def test_an_ordinary_colour_comes_back_from_hdr(make: Make, sources: Sources, transfer: int) -> None:
-    """(192, 128, 96) came back as (161, 107, 76)."""
+    """An earlier version turned the colour (192, 128, 96) into (161, 107, 76)."""
     film = make([FILM], hdr(sources, transfer)) / "film.mp4"
     assert colour_tags(film) == Colours()
     found = differences(patch_colours(film), SHOWN)
@@ -66,7 +79,7 @@ def test_an_ordinary_colour_comes_back_from_hdr(make: Make, sources: Sources, tr
 
 @pytest.mark.parametrize("transfer", [PQ, HLG])
 def test_greys_of_hdr_stay_grey_and_within_the_range(make: Make, sources: Sources, transfer: int) -> None:
-    """White of PQ came out as Y = 252."""
+    """An earlier version encoded the white of PQ as Y = 252, above the upper limit of 235."""
     values = patch_values(make([FILM], hdr_greys(sources, transfer)) / "film.mp4")
     lumas = [round(y) for y, _, _ in values]
     assert lumas == sorted(lumas)

@@ -21,7 +21,7 @@ def ladder(*heights: int) -> dict[str, Any]:
 
 
 def test_a_ladder_counts_the_short_side_of_a_portrait_film(make: Make, sources: Sources) -> None:
-    """Heights were taken literally: 608x1080, 404x720, 270x480."""
+    """An earlier version limited the height instead of the short side: 608x1080, 404x720, 270x480."""
     folder = make([ladder(1080, 720, 480)], phone_portrait(sources))
     sizes = [size(variant.media) for variant in hls_variants(folder / "hls/master.m3u8")]
     assert sizes == [(1080, 1920), (720, 1280), (480, pytest.approx(853, abs=1))]
@@ -33,7 +33,7 @@ def test_a_height_is_the_short_side_of_a_portrait_film(make: Make, sources: Sour
 
 
 def test_renditions_of_a_wide_film_are_no_twins(make: Make, sources: Sources) -> None:
-    """A film of 1920x800 got renditions of 800 and 720 lines."""
+    """An earlier version made renditions of both 800 and 720 lines from a film of 1920x800."""
     wide = constant(sources, 5, "5", size=(1920, 800))
     sizes = [
         size(one.media) for one in hls_variants(make([ladder(1080, 720, 480)], wide) / "hls/master.m3u8")
@@ -43,7 +43,7 @@ def test_renditions_of_a_wide_film_are_no_twins(make: Make, sources: Sources) ->
 
 
 def test_a_rendition_never_exceeds_a_sensible_rate(make: Make, sources: Sources) -> None:
-    """Renditions of a constant quality had no greatest rate."""
+    """In an earlier version, renditions of constant quality had no limit of the bit rate."""
     (variant,) = hls_variants(make([ladder(360)], noise(sources)) / "hls/master.m3u8")
     peak = max(variant.bits_per_second(place) for place in range(len(variant.segments)))
     assert peak < 6_000_000

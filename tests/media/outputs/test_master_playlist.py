@@ -1,4 +1,4 @@
-"""Tests that the master playlist describes its renditions truly."""
+"""Tests that the master playlist describes its renditions correctly."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def average(rendition: Rendition) -> float:
 
 
 def test_the_bandwidth_of_a_variant_includes_its_sound(make: Make, sources: Sources) -> None:
-    """655,615 bit/s were declared for a variant of 655,808 with sound of 117,392."""
+    """An earlier version declared 655,615 bit/s for 655,808 bit/s of pictures with 117,392 bit/s of sound."""
     master = make([LADDER], flash_film(sources)) / "hls/master.m3u8"
     (sound,) = hls_media(master)
     for variant in hls_variants(master):

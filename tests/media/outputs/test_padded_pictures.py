@@ -21,7 +21,7 @@ from tests.media.sources.numbered import constant
 def test_a_picture_has_black_bars(
     make: Make, sources: Sources, output: dict[str, object], path: str, shape: tuple[int, int]
 ) -> None:
-    """The field was accepted and ignored."""
+    """An earlier version accepted and ignored the field `pad`."""
     made = make([{"name": "a", "pad": {"aspect": "1:1"}, **output}], constant(sources, 100)) / path
     _, frame = next(frames(made))
     assert (frame.height, frame.width) == shape

@@ -1,4 +1,4 @@
-"""Outputs that a review found to fail: passes beside other outputs, gaps, late pictures and rare layouts."""
+"""Tests of plans that failed in earlier versions: two passes, gaps, late pictures, rare channel layouts."""
 
 from pathlib import Path
 
@@ -7,9 +7,10 @@ import pytest
 from tests.media.outputs.product_path import Make
 from tests.media.readers.media import frames
 from tests.media.readers.renditions import hls_variants
+from tests.media.readers.sounds import sine_levels
 from tests.media.sources.cache import Sources, ffmpeg
 from tests.media.sources.numbered import constant
-from tests.media.sources.sounds import surround
+from tests.media.sources.sounds import SURROUND, surround
 from tests.media.sources.transport_streams import shifted_flashes
 
 AVERAGE = {"bitrate_kbps": 200}
@@ -36,7 +37,11 @@ def test_both_passes_of_a_transport_stream_have_their_keyframes_on_the_grid(
 def test_surround_sound_is_kept(make: Make, sources: Sources, codec: str) -> None:
     sound = {"codec": codec, "channels": "keep"}
     kind = {"opus": "webm", "aac": "mp4"}[codec]
-    make([{"name": "film", "type": kind, "video": None, "audio": sound}], surround(sources))
+    made = make([{"name": "film", "type": kind, "video": None, "audio": sound}], surround(sources))
+    for place, hertz in enumerate(SURROUND.values()):
+        levels = sine_levels(made / f"film.{kind}", hertz)
+        assert len(levels) == len(SURROUND)
+        assert max(range(len(levels)), key=levels.__getitem__) == place
 
 
 def test_a_gap_in_the_pictures_is_followed_by_one_keyframe(

@@ -1,4 +1,4 @@
-"""Tests that segments are the same in all renditions, decode alone, and have sensible lengths."""
+"""Tests of segments: they have the same times in all renditions, decode alone, and have usual lengths."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -27,7 +27,10 @@ def hls(codec: str = "h264", **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("video", "hls")])
 def test_every_segment_decodes_alone(make: Make, sources: Sources, codec: str) -> None:
-    """HEVC was encoded with open GOPs: 4 of 50 pictures could not be decoded where a player began."""
+    """An earlier version made HEVC with open GOPs.
+
+    A player that began at a segment could not decode 4 of its 50 pictures.
+    """
     folder = make([hls(codec)], constant(sources, 75))
     for rendition in hls_variants(folder / "hls/master.m3u8"):
         alone = [rendition.alone(place) for place in range(len(rendition.segments))]
@@ -48,7 +51,7 @@ def keyframe_times(rendition: Rendition) -> list[float]:
 def test_renditions_change_segments_at_the_same_times(
     make: Make, sources: Sources, codec: str, source: Callable[[Sources], Path]
 ) -> None:
-    """With HEVC, encoders of different sizes chose different keyframes, up to 160 ms apart."""
+    """In an earlier version, HEVC renditions of two sizes had different keyframes, up to 160 ms apart."""
     first, second = hls_variants(make([hls(codec)], source(sources)) / "hls/master.m3u8")
     starts = keyframe_times(first)
     assert starts == pytest.approx(keyframe_times(second), abs=1e-6)
@@ -60,7 +63,7 @@ def test_renditions_change_segments_at_the_same_times(
 def test_the_last_segment_is_not_tiny(
     make: Make, sources: Sources, source: Callable[[Sources], Path]
 ) -> None:
-    """A last audio segment of a few milliseconds made hls.js wait for ever."""
+    """In an earlier version, a last audio segment of a few milliseconds made hls.js wait for ever."""
     master = make([hls(segment_seconds=2)], source(sources)) / "hls/master.m3u8"
     lasts = {
         rendition.name: rendition.segments[-1].seconds
@@ -75,7 +78,10 @@ def test_a_playlist_is_as_long_as_its_pictures(make: Make, sources: Sources) -> 
 
 
 def test_segments_of_a_long_film_stay_on_the_grid(make: Make, sources: Sources) -> None:
-    """Keyframes forced by time at 29.97 made segments of 7.975 s from second 40 on in ffmpeg's dash muxer."""
+    """With its default options, ffmpeg's dash muxer makes segments of 7.975 s from second 40 on.
+
+    This happens at 29.97 pictures per second.
+    """
     folder = make([hls(segment_seconds=4, video={"ladder": [64]})], long_ntsc(sources))
     (rendition,) = hls_variants(folder / "hls/master.m3u8")
     longest = max(segment.seconds for segment in rendition.segments[:-1])

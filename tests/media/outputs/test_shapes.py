@@ -1,13 +1,14 @@
-"""Tests that pictures are upright, whole, of the right shape and without combing."""
+"""Tests that pictures are upright and complete, have the right aspect, and show no combing."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.media.outputs.deliveries import BOTH, FILM, deliveries
+from tests.media.outputs.deliveries import BOTH, FILM, HLS, deliveries
 from tests.media.outputs.product_path import Make
 from tests.media.readers.colours import corner_colours
+from tests.media.readers.media import frames
 from tests.media.readers.pictures import combing, numbers
 from tests.media.readers.streams import size
 from tests.media.sources.cache import Sources
@@ -33,6 +34,60 @@ def test_a_picture_is_upright_and_keeps_its_shape(
     shown = (coded[0] * PIXEL_ASPECTS[pixel_aspect], coded[1])
     assert size(film) == pytest.approx(shown if rotation in (0, 180) else shown[::-1], abs=2)
     assert corner_colours(film) == CORNERS
+
+
+# The colours of the corners in reading order, after a clockwise rotation by these degrees.
+TURNED = {
+    0: ("red", "green", "blue", "yellow"),
+    90: ("blue", "red", "yellow", "green"),
+    180: ("yellow", "blue", "green", "red"),
+    270: ("green", "yellow", "red", "blue"),
+}
+
+
+@pytest.mark.parametrize("rotation", [0, 90])
+@pytest.mark.parametrize("rotate", TURNED)
+def test_an_output_is_turned_after_the_rotation_of_the_source(
+    make: Make, sources: Sources, rotate: int, rotation: int
+) -> None:
+    outputs = [FILM | {"rotate": rotate}, HLS | {"rotate": rotate, "video": {"ladder": [180]}}]
+    folder = make(outputs, corners(sources, rotation))
+    shown = (320, 180) if rotation == 0 else (180, 320)
+    for made in deliveries(folder):
+        assert size(made.pictures) == (shown if rotate in (0, 180) else shown[::-1])
+        assert corner_colours(made.pictures) == TURNED[rotate]
+
+
+@pytest.mark.parametrize(
+    ("output", "path"),
+    [
+        ({"type": "image", "at": ["0%"]}, "a/1.jpg"),
+        ({"type": "sprite", "columns": 1}, "a/1.jpg"),
+        ({"type": "preview", "format": "gif", "seconds": 0.5}, "a.gif"),
+    ],
+    ids=["image", "sprite", "preview"],
+)
+def test_pictures_are_turned_too(make: Make, sources: Sources, output: dict[str, object], path: str) -> None:
+    made = make([{"name": "a", "rotate": 90, **output}], corners(sources)) / path
+    width, height = size(made)
+    assert width < height
+    assert corner_colours(made) == TURNED[90]
+
+
+def test_edges_are_cut_off_before_the_turn_and_bars_are_added_after_it(make: Make, sources: Sources) -> None:
+    """The crop removes the right half of the upright picture.
+
+    The red and blue corners remain, and are turned.
+    """
+    changes = {"crop": {"right": 160}, "rotate": 90, "pad": {"aspect": "1:1"}, "video": {"height": 80}}
+    film = make([FILM | changes], corners(sources)) / "film.mp4"
+    # 160x180 becomes 180x160, then 90x80, and then a square.
+    assert size(film) == (90, 90)
+    luma = next(frames(film))[1].reformat(format="gray").to_ndarray()
+    assert luma[:3].mean() < 20
+    blue, red = (next(frames(film))[1].to_ndarray(format="rgb24")[45, x] for x in (20, 70))
+    assert blue[2] > blue[0] + 100
+    assert red[0] > red[2] + 100
 
 
 def test_a_film_of_a_phone_is_upright_in_every_form(make: Make, sources: Sources) -> None:

@@ -1,4 +1,4 @@
-"""Subtitles of adaptive outputs: each text of the source is shown at its time, in HLS and in DASH."""
+"""Tests that HLS and DASH show each subtitle text of the source at its time."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from tests.media.media_steps import make as make_files
 from tests.media.outputs.product_path import Make, parsed
 from tests.media.readers.subtitles import Cue, Track, dash_subtitles, hls_subtitles
 from tests.media.sources.cache import Sources, ffmpeg
+from tests.media.sources.captions import CAPTIONS, captioned
 from tests.media.sources.numbered import constant
 from tests.media.sources.sounds import CUES, subtitled, write_cues
 
@@ -25,7 +26,7 @@ EXPECTED = [Cue(250, 750, CUES[0]), Cue(1250, 1750, CUES[1])]
 
 
 def tracks(folder: Path) -> list[Track]:
-    """Return the tracks, after a check that HLS and DASH have the same cues."""
+    """Check that HLS and DASH have the same cues, and return the tracks."""
     hls, dash = hls_subtitles(folder / "a" / "master.m3u8"), dash_subtitles(folder / "a" / "manifest.mpd")
     assert [one.cues for one in hls] == [one.cues for one in dash]
     return hls
@@ -145,3 +146,10 @@ def test_a_cue_that_lasts_beyond_the_end_is_cut_there(make: Make, sources: Sourc
     write_cues(tmp_path / "long.mkv", subtitled(sources, "srt"), [(500, 10**9, b"for ever")])
     (track,) = tracks(make([ADAPTIVE], tmp_path / "long.mkv"))
     assert_near(track.cues, [Cue(500, 2000, "for ever")])
+
+
+def test_closed_captions_become_a_track(make: Make, sources: Sources) -> None:
+    (track,) = tracks(make([ADAPTIVE], captioned(sources)))
+    expected = [Cue(one.start * 40, one.end * 40, one.text) for one in CAPTIONS]
+    assert_near(track.cues, expected)
+    assert (track.attributes["NAME"], track.attributes.get("LANGUAGE")) == ("Closed captions", None)

@@ -38,7 +38,7 @@ def colour_tags(media: Media) -> Colours:
 
 @dataclass(frozen=True)
 class NamedColours:
-    """The colour tags as MediaInfo names them; None where there is no tag."""
+    """The colour tags as MediaInfo names them; None if there is no tag."""
 
     primaries: str | None
     transfer: str | None
@@ -55,7 +55,7 @@ def mediainfo_tags(path: Path) -> NamedColours:
 
 
 def patch_values(media: Media) -> list[Triple]:
-    """Return the mean Y, Cb and Cr of each patch of the second picture, in reading order and 8-bit scale."""
+    """Return the mean Y, Cb and Cr of each patch of the second picture in reading order, scaled to 8 bits."""
     second = [frame for _, frame in frames(media)][1]
     return [
         tuple(_middle(second, number, row, column) for number in range(3))  # type: ignore[misc]
@@ -84,12 +84,27 @@ def shown_tags(media: Media) -> Colours:
 
 
 def patch_colours(media: Media) -> list[Triple]:
-    """Return the patches as a player shows them: R'G'B' of BT.709 in the scale of 8 bits."""
+    """Return the patches as a player shows them: R'G'B' of BT.709, scaled to 8 bits."""
     tags = shown_tags(media)
     shown = [
         between_primaries(from_ycbcr(value, tags), tags.primaries, BT709) for value in patch_values(media)
     ]
     return [(255 * red, 255 * green, 255 * blue) for red, green, blue in shown]
+
+
+def shown_colour(media: Media, x: int, y: int) -> Triple:
+    """Return the colour around the pixel (x, y) of the first picture, as `patch_colours` does."""
+    _, first = next(frames(media))
+    y_plane, cb, cr = (plane(first, number) for number in range(3))
+    across, down = y_plane.shape[1] // cb.shape[1], y_plane.shape[0] // cb.shape[0]
+    value = (
+        float(y_plane[y - 1 : y + 2, x - 1 : x + 2].mean()),
+        float(cb[y // down, x // across]),
+        float(cr[y // down, x // across]),
+    )
+    tags = shown_tags(media)
+    red, green, blue = between_primaries(from_ycbcr(value, tags), tags.primaries, BT709)
+    return 255 * red, 255 * green, 255 * blue
 
 
 def corner_colours(media: Media) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""Decode a file, or the bytes of one, with PyAV: an independent reader of what the product made.
+"""Decode an output, as a file or as bytes, with PyAV as an independent reader.
 
-PyAV has its own ffmpeg libraries (8.1), which are not those of the bundled program (9.0).
+PyAV has its own ffmpeg libraries (8.1), which differ from those of the bundled program (9.0).
 """
 
 import io
@@ -18,7 +18,7 @@ from av.video.frame import VideoFrame
 Media = Path | bytes
 Floats = npt.NDArray[np.float64]
 
-# Matroska rounds times to milliseconds, which would tear the samples of a sound apart.
+# Matroska rounds times to milliseconds, which would put small gaps between the samples of a sound.
 _ROUNDING_SECONDS = 0.0015
 
 
@@ -29,7 +29,7 @@ def opened(media: Media) -> Iterator[InputContainer]:
 
 
 def frames(media: Media) -> Iterator[tuple[float, VideoFrame]]:
-    """Yield each picture of the first video stream with its time, in the order of showing."""
+    """Yield each picture of the first video stream with its time, in the order of presentation."""
     with opened(media) as container:
         for frame in container.decode(container.streams.video[0]):
             if frame.pts is None or frame.time_base is None:
@@ -38,7 +38,7 @@ def frames(media: Media) -> Iterator[tuple[float, VideoFrame]]:
 
 
 def plane(frame: VideoFrame, number: int = 0) -> Floats:
-    """Return one plane of a picture in the scale of 8 bits, whatever its depth is."""
+    """Return one plane of a picture, scaled to 8 bits."""
     found, depth = frame.planes[number], frame.format.components[number].bits
     values = np.frombuffer(bytes(found), "<u2" if depth > 8 else "u1").astype(np.float64)
     lines: Floats = values.reshape(found.height, -1)[:, : found.width]
@@ -47,11 +47,11 @@ def plane(frame: VideoFrame, number: int = 0) -> Floats:
 
 @dataclass(frozen=True)
 class Sound:
-    """The samples of a stream, one row a channel, with silence where there are none."""
+    """The samples of a stream, with a row for each channel, and with silence in gaps."""
 
     samples: Floats
     sample_rate: int
-    first_seconds: float  # of the first sample
+    first_seconds: float  # the time of the first sample
 
 
 def sound(media: Media, stream: int = 0) -> Sound:
@@ -60,11 +60,13 @@ def sound(media: Media, stream: int = 0) -> Sound:
     with opened(media) as container:
         source = container.streams.audio[stream]
         rate = source.codec_context.sample_rate
-        converter = av.AudioResampler(format="fltp")
+        # PyAV 18.1 crashes when it reads the planes of eight channels, so take one plane.
+        converter = av.AudioResampler(format="flt")
         for decoded in container.decode(source):
             for frame in converter.resample(decoded):
                 if frame.pts is not None and frame.time_base is not None:
-                    samples = frame.to_ndarray().astype(np.float64)
+                    packed = frame.to_ndarray().astype(np.float64)
+                    samples = packed.reshape(-1, frame.layout.nb_channels).T
                     pieces.append((float(frame.pts * frame.time_base), samples))
     if not pieces:
         raise ValueError("there is no sound")
@@ -72,7 +74,7 @@ def sound(media: Media, stream: int = 0) -> Sound:
 
 
 def _placed(pieces: Sequence[tuple[float, Floats]], rate: int) -> Floats:
-    """Return the pieces at their times. One whose time is off by rounding alone follows the one before it."""
+    """Place the pieces at their times on one timeline. Join two pieces if only rounding separates them."""
     first, end, places = pieces[0][0], 0, []
     for seconds, samples in pieces:
         place = round((seconds - first) * rate)
@@ -108,7 +110,7 @@ def packet_ends(media: Media) -> dict[int, float]:
 
 
 def end_seconds(media: Media) -> float:
-    """Return the end of the packet that ends last."""
+    """Return the latest end of a packet."""
     return max(packet_ends(media).values())
 
 
@@ -125,3 +127,10 @@ def first_packet_seconds(media: Media) -> float:
         if first.pts is None:
             raise ValueError("the first packet has no time")
         return float(first.pts * first.time_base)
+
+
+def packet_bytes(media: Media, kind: str) -> list[bytes]:
+    """Return the packets of the first stream of this kind, as the file holds them."""
+    with opened(media) as container:
+        stream = next(one for one in container.streams if one.type == kind)
+        return [data for packet in container.demux(stream) if (data := bytes(packet))]

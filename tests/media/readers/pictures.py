@@ -8,7 +8,7 @@ import numpy as np
 from tests.media.readers.media import Floats, Media, frames, plane
 from tests.media.sources.number_blocks import read
 
-# A line of a comb differs from both of its neighbours by at least this much.
+# With combing, a line differs from both neighbouring lines by at least this much.
 _COMB = 40.0
 
 
@@ -19,7 +19,7 @@ class NumberedPicture:
 
 
 def numbered_pictures(media: Media) -> list[NumberedPicture]:
-    """Return the numbered pictures in the order of showing. Raise when one does not show a number."""
+    """Return the numbered pictures in the order of presentation. Raise if a picture shows no number."""
     return [NumberedPicture(read(plane(frame)), seconds) for seconds, frame in frames(media)]
 
 
@@ -28,12 +28,12 @@ def numbers(media: Media) -> list[int]:
 
 
 def picture_times(media: Media) -> list[float]:
-    """Return the times of all pictures of a film, whatever they show."""
+    """Return the times of all pictures of a film."""
     return [seconds for seconds, _ in frames(media)]
 
 
 def intervals(media: Media) -> tuple[float, float]:
-    """Return the least and the greatest time between two pictures that follow each other."""
+    """Return the shortest and the longest time between two consecutive pictures."""
     steps = [after - before for before, after in pairwise(picture_times(media))]
     return min(steps), max(steps)
 
@@ -46,7 +46,7 @@ def flashes(media: Media) -> list[float]:
 
 
 def combing(media: Media) -> float:
-    """Return the share of pixels that stick out of the lines above and below, in the worst picture."""
+    """Return the share of pixels that differ from the lines above and below, in the worst picture."""
     return max(_combed_share(plane(frame)) for _, frame in frames(media))
 
 

@@ -13,7 +13,7 @@ _MPD = "{urn:mpeg:dash:schema:mpd:2011}"
 
 @dataclass(frozen=True)
 class Segment:
-    seconds: float  # as the playlist says
+    seconds: float  # the duration in the playlist
     data: bytes
 
 
@@ -79,14 +79,22 @@ def _hls(playlist: Path, attributes: Mapping[str, str]) -> Rendition:
 
 
 def dash_renditions(manifest: Path, content: str) -> list[Rendition]:
-    """Return the renditions whose adaptation set is of this content type (video, audio or text)."""
+    """Return the renditions whose adaptation set is of this content type (video, audio or text).
+
+    Leave out the adaptation set of the keyframes for trick play, which are in one file.
+    """
     root = Xml.fromstring(manifest.read_text())  # noqa: S314  the product wrote it
     return [
         _dash(manifest.parent, adaptation, representation)
         for adaptation in root.iter(f"{_MPD}AdaptationSet")
         for representation in adaptation.iter(f"{_MPD}Representation")
-        if content == _content(representation, adaptation)
+        if content == _content(representation, adaptation) and not _is_trick_play(adaptation)
     ]
+
+
+def _is_trick_play(adaptation: Xml.Element) -> bool:
+    properties = adaptation.iter(f"{_MPD}EssentialProperty")
+    return any(one.get("schemeIdUri") == "http://dashif.org/guidelines/trickmode" for one in properties)
 
 
 def _content(representation: Xml.Element, adaptation: Xml.Element) -> str:
@@ -115,7 +123,10 @@ def _child(name: str, *parents: Xml.Element) -> Xml.Element:
 
 
 def _dash_segments(template: Xml.Element) -> Iterator[tuple[int, float]]:
-    """Yield the number and the duration of each segment; without a timeline, more than there are."""
+    """Yield the number and the duration of each segment.
+
+    Without a timeline, yield more segments than exist.
+    """
     scale, first = int(template.get("timescale", "1")), int(template.get("startNumber", "1"))
     timeline = template.find(f"{_MPD}SegmentTimeline")
     if timeline is None:

@@ -13,9 +13,9 @@ _LEAST_SILENCE_SECONDS = 0.1
 def beeps(media: Media, stream: int = 0) -> list[float]:
     """Return the time at which each beep begins, to about 0.1 ms.
 
-    The beep is demodulated at its frequency. Averaged over a window, its envelope rises in a straight line
-    that is centred on the beginning of the beep: this is where it reaches half of the beep's level. The noise
-    that a lossy encoder spreads before a beep is far below that.
+    The beep is demodulated at its frequency. The envelope, averaged over a window, rises in a straight line
+    whose middle is the beginning of the beep. So the envelope has half of the beep's level at the beginning.
+    A lossy encoder spreads noise before a beep, but the noise is far below half of the level.
     """
     found = sound(media, stream)
     rate, samples = found.sample_rate, found.samples[0]
@@ -26,13 +26,13 @@ def beeps(media: Media, stream: int = 0) -> list[float]:
     half = np.quantile(envelope[envelope > envelope.max() / 4], 0.5) / 2
     rising = np.flatnonzero((envelope[:-1] < half) & (envelope[1:] >= half))
     exact = rising + (half - envelope[rising]) / (envelope[rising + 1] - envelope[rising])
-    # `convolve` centres an even window half a sample late.
+    # `convolve` puts the centre of a window with an even length half a sample too late.
     samples_late = window - (0.5 if window % 2 == 0 else 0.0)
     return _apart(found.first_seconds + (exact - samples_late) / rate)
 
 
 def _apart(times: Floats) -> list[float]:
-    """Return the times without those that follow another one closely."""
+    """Return the times, without those that follow another time too closely."""
     kept: list[float] = []
     for seconds in times:
         if not kept or seconds - kept[-1] >= _LEAST_SILENCE_SECONDS:

@@ -1,4 +1,4 @@
-"""Read the subtitles of HLS and DASH: the cues of WebVTT files, and what the lists say of the tracks."""
+"""Read the subtitles of HLS and DASH: the cues of WebVTT files, and the attributes of the tracks."""
 
 import html
 import re
@@ -30,7 +30,7 @@ class Track:
 
 
 def cues(text: str) -> list[Cue]:
-    """Return the cues of a WebVTT file. Raise for a block that is no cue."""
+    """Return the cues of a WebVTT file. Raise if a block is not a cue."""
     first, *blocks = text.removesuffix("\n").split("\n\n")
     assert first.splitlines()[0] == "WEBVTT"
     return [_cue(block) for block in blocks]

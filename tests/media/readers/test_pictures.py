@@ -1,4 +1,4 @@
-"""Tests of reading numbered pictures, their times and their combs."""
+"""Tests of reading numbered pictures, their times and their combing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Keep generated sources in one folder, which all test processes of a run share."""
+"""Keep generated sources in one folder that all test processes of a run share."""
 
 import fcntl
 import os
@@ -18,22 +18,22 @@ class Sources:
     """A folder of sources. Each is generated on its first use, by one process."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def get(self, name: str, generate: Callable[[Path], object]) -> Path:
         """Return the file of this name. Call `generate` with the path to write if there is no such file."""
-        path = self._folder / name
-        with (self._folder / f"{name}.lock").open("w") as lock:
+        path = self.folder / name
+        with (self.folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                # The extension stays at the end, because it selects the container.
-                unfinished = self._folder / f"unfinished-{name}"
+                # The temporary name must end with the extension, because the extension selects the container.
+                unfinished = self.folder / f"unfinished-{name}"
                 generate(unfinished)
                 unfinished.rename(path)
         return path
 
     def remuxed(self, name: str, source: Path, arguments: str, before: str = "") -> Path:
-        """Return the packets of `source` in another file. `before` has the arguments of the input."""
+        """Copy the packets of `source` to another file, and return it. `before` has the input options."""
         return self.get(name, lambda path: ffmpeg(f"{before} -i {source} -c copy {arguments} {path}"))
 
 

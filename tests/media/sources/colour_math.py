@@ -31,7 +31,7 @@ _HLG_PEAK, _HLG_SYSTEM_GAMMA = 1000.0, 1.2
 
 @dataclass(frozen=True)
 class Colours:
-    """How the numbers of a picture are meant, by the numbers of H.273."""
+    """The colour properties of a picture, as numbers of H.273."""
 
     primaries: int = BT709
     transfer: int = BT709

@@ -34,7 +34,7 @@ PATCHES: tuple[Triple, ...] = tuple(
         *((255, 255, 255), (128, 128, 128), (0, 0, 0), (176, 176, 64)),
     )
 )
-# Grey light of an HDR film in cd/m2, from black to the most that PQ can say. HLG ends at 1000.
+# Luminances of the greys in an HDR film in cd/m2: from black to the maximum of PQ. That of HLG is 1000.
 GREY_NITS = (0.0, 5.0, 20.0, 100.0, REFERENCE_WHITE, 500.0, 1000.0, 10_000.0)
 _PICTURES = 5
 _TAG_NAMES = {
@@ -50,11 +50,11 @@ _LOSSLESS = "-c:v libx264 -preset veryfast -qp 0 -g 5 -threads 1"
 
 @dataclass(frozen=True)
 class SdrKind:
-    """A kind of SDR source: how its numbers are meant, and which of that its tags say."""
+    """A kind of SDR source: its true colour properties, and the properties that its tags declare."""
 
     name: str
-    meant: int = BT709  # the primaries and the matrix, by their number
-    tagged: int | None = None  # None: as meant
+    meant: int = BT709  # the number of the true primaries and matrix
+    tagged: int | None = None  # the number in the tags; None means the true number
     is_full_range: bool = False
     size: tuple[int, int] = (320, 180)
 
@@ -68,7 +68,7 @@ SDR_KINDS = (
     SdrKind("601", BT601),
     SdrKind("2020", BT2020),
     SdrKind("full-range", is_full_range=True),
-    # Players take an untagged picture of fewer than 720 lines for BT.601, and a larger one for BT.709.
+    # Players read an untagged picture of fewer than 720 lines as BT.601, and a larger picture as BT.709.
     SdrKind("untagged-small", BT601, UNSPECIFIED),
     SdrKind("untagged-large", BT709, UNSPECIFIED, size=(1280, 720)),
 )
@@ -130,7 +130,7 @@ def _mosaic(pixels: Sequence[tuple[int, ...]], size: tuple[int, int]) -> npt.NDA
 
 
 def _encode(path: Path, planes: npt.NDArray[np.uint16], arguments: str, bits: int = 8) -> None:
-    """Encode planes of 4:4:4 as a film of 4:2:0. Chroma is the same all over a patch, so nothing is lost."""
+    """Encode planes of 4:4:4 as a film of 4:2:0. Chroma is constant within a patch, so nothing is lost."""
     _, height, width = planes.shape
     flat = np.concatenate((planes[0].ravel(), planes[1:, ::2, ::2].ravel()))
     data = flat.astype("<u2" if bits > 8 else np.uint8).view(np.uint8)

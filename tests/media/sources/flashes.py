@@ -1,6 +1,6 @@
-"""A film with flashes (white pictures) and beeps (1 kHz) at the same instants, and variants of its file.
+"""A film with flashes (white pictures) and beeps (1 kHz) at the same times, and variants of its file.
 
-The distance between a flash and its beep tells whether picture and sound are still together.
+The time between a flash and its beep shows whether picture and sound are in sync.
 """
 
 import wave
@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.media.sources.cache import Sources, ffmpeg
-from tests.media.sources.numbered import long_last_picture
+from tests.media.sources.numbered import constant, long_last_picture
 from tests.media.sources.planes import X264, Plane, encode, grey
 
 FPS = 25
 SECONDS = 4.0
-# All but the first lie within a group of pictures. They are multiples of 40 ms, and begin with a picture.
+# All times are multiples of 40 ms, so a picture begins at each. Only the first time is at the beginning of a
+# group of pictures.
 INSTANTS = (0.0, 0.52, 1.24, 2.2, 3.32)
 FLASH_PICTURES = 3
 BEEP_SECONDS = 0.1
@@ -32,7 +33,7 @@ def _picture(number: int) -> Plane:
 
 
 def beep_samples(sample_rate: int, seconds: float = SECONDS) -> npt.NDArray[np.float64]:
-    """Return mono samples with a beep of half the full level at each instant, and silence between them."""
+    """Return mono samples with a beep of half the full level at each time, and silence between the beeps."""
     times = np.arange(round(seconds * sample_rate)) / sample_rate
     samples = np.zeros_like(times)
     for instant in INSTANTS:
@@ -42,7 +43,7 @@ def beep_samples(sample_rate: int, seconds: float = SECONDS) -> npt.NDArray[np.f
 
 
 def write_wave(path: Path, channels: npt.NDArray[np.float64], sample_rate: int) -> None:
-    """Write samples (one row a channel) as a 16-bit WAV file."""
+    """Write samples, with a row for each channel, as a 16-bit WAV file."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(len(channels))
         file.setsampwidth(2)
@@ -51,7 +52,7 @@ def write_wave(path: Path, channels: npt.NDArray[np.float64], sample_rate: int) 
 
 
 def beep_sound(sources: Sources, sample_rate: int = 48_000) -> Path:
-    """Return the beeps alone, as a stereo WAV file."""
+    """Return only the beeps, as a stereo WAV file."""
     return sources.get(
         f"beeps-{sample_rate}.wav",
         lambda path: write_wave(path, np.vstack([beep_samples(sample_rate)] * 2), sample_rate),
@@ -71,22 +72,31 @@ def flash_film(
     )
 
 
-def late_sound(sources: Sources) -> Path:
-    """Return the film as MKV with its sound 2 s later, with nothing before it."""
+def late_sound(sources: Sources, container: str = "mkv", seconds: float = 2) -> Path:
+    """Return the film with its sound delayed by `seconds`, without silence before it."""
     film = flash_film(sources, "mkv")
-    shifted = f"-i {film} -itsoffset 2 -i {film} -map 0:v -map 1:a -c copy"
-    return sources.get("late-sound.mkv", lambda path: ffmpeg(f"{shifted} {path}"))
+    shifted = f"-i {film} -itsoffset {seconds} -i {film} -map 0:v -map 1:a -c copy"
+    return sources.get(f"late-sound-{seconds}.{container}", lambda path: ffmpeg(f"{shifted} {path}"))
+
+
+def very_late_sound(sources: Sources, seconds: int) -> Path:
+    """Return a film of tiny pictures as MKV. Its sound, a beep of 2 s, begins after `seconds`."""
+    picture = f"-f lavfi -i color=size=32x32:rate=1:duration={seconds + 2}"
+    sound = f"-itsoffset {seconds} -f lavfi -i sine={BEEP_HZ}:duration=2:sample_rate=48000"
+    return sources.get(
+        f"very-late-sound-{seconds}.mkv", lambda path: ffmpeg(f"{picture} {sound} -c:v ffv1 -c:a flac {path}")
+    )
 
 
 def late_picture(sources: Sources) -> Path:
-    """Return the film as MKV with its picture 1 s later, with nothing before it."""
+    """Return the film as MKV with its pictures delayed by 1 s, without black pictures before them."""
     film = flash_film(sources, "mkv")
     shifted = f"-itsoffset 1 -i {film} -i {film} -map 0:v -map 1:a -c copy"
     return sources.get("late-picture.mkv", lambda path: ffmpeg(f"{shifted} {path}"))
 
 
 def cut_by_copy(sources: Sources) -> Path:
-    """Return the film as MP4 without its first 0.72 s: an edit list hides the pictures before."""
+    """Return the film as MP4 without its first 0.72 s. An edit list hides the pictures before that time."""
     return sources.remuxed("cut-by-copy.mp4", flash_film(sources), "", before="-ss 0.72")
 
 
@@ -108,7 +118,7 @@ def longer_sound(sources: Sources) -> Path:
 
 
 def slides_with_sound(sources: Sources) -> Path:
-    """Return a film of 26 pictures as MKV, of which the last is shown for two seconds, with sound of 3 s."""
+    """Return a film of 26 pictures as MKV with sound of 3 s. The last picture is shown for two seconds."""
     slides, rate = long_last_picture(sources), 48_000
 
     def generate(path: Path) -> None:
@@ -117,3 +127,13 @@ def slides_with_sound(sources: Sources) -> Path:
         ffmpeg(f"-i {slides} -i {sound} -map 0:v -map 1:a -c:v copy -c:a aac -t 3 {path}")
 
     return sources.get("slides-with-sound.mkv", generate)
+
+
+def sound_two_minutes_late(sources: Sources) -> Path:
+    """Return a film of 60 numbered pictures as MKV without an index, whose sound begins at 120 s."""
+    baseline = X264.replace("-bf 2", "-bf 0 -profile:v baseline")
+    film = constant(sources, 60, container="mkv", arguments=baseline)
+    inputs = f"-i {film} -itsoffset 120 -i {beep_sound(sources)} -map 0:v -map 1:a"
+    return sources.get(
+        "sound-two-minutes-late.mkv", lambda path: ffmpeg(f"{inputs} -c:v copy -c:a libopus -live 1 {path}")
+    )

@@ -1,4 +1,4 @@
-"""Films that are hard to compress, cut often, or last long."""
+"""Make films that are hard to compress, have many scene cuts, or are long."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def noise(sources: Sources) -> Path:
 
 
 def scene_cuts(sources: Sources) -> Path:
-    """Return 4 s whose pictures all change every 0.28 s, at which encoders like to put keyframes."""
+    """Return 4 s with a scene cut every 0.28 s. Encoders put keyframes at scene cuts by default."""
     count, each = 100, 7
     shown = pictures(count)
     cut = [shown[number] if number // each % 2 else 255 - shown[number] for number in range(count)]
@@ -36,5 +36,5 @@ def long_film(sources: Sources) -> Path:
 
 
 def long_ntsc(sources: Sources) -> Path:
-    """Return 100 s at 29.97 pictures a second, in small numbered pictures."""
+    """Return 100 s of small numbered pictures at 29.97 pictures per second."""
     return constant(sources, 2997, NTSC, size=(96, 64))

@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from tests.media.sources.planes import Plane
 
-# Two rows of bits, and two rows of their complements: a blend of two pictures has blocks that are neither
-# light nor dark, and a picture of something else has blocks that contradict each other.
+# A picture has two rows of bits, and two rows of their complements. A blend of two such pictures has blocks
+# that are neither light nor dark. In any unrelated picture, the complements do not match the bits.
 _BITS, _ROWS, _COLUMNS = 12, 4, 6
 _DARK, _LIGHT = 48, 208
 _LEAST_CONTRAST = 60.0
@@ -16,7 +16,7 @@ LARGEST = 2**_BITS - 1
 
 
 class UnreadableNumber(Exception):
-    """The picture does not show exactly one number."""
+    """Raised when a picture does not show exactly one number."""
 
 
 def draw(number: int, width: int, height: int) -> Plane:
@@ -29,7 +29,7 @@ def draw(number: int, width: int, height: int) -> Plane:
 
 
 def read(luma: npt.NDArray[np.float64]) -> int:
-    """Return the number that a luma plane shows. Raise `UnreadableNumber` if it shows none, or a mixture."""
+    """Return the number that a luma plane shows. Raise `UnreadableNumber` for no number or for a mixture."""
     means = _block_means(luma)
     dark, light = means.min(), means.max()
     if light - dark < _LEAST_CONTRAST:

@@ -1,4 +1,4 @@
-"""Films whose pictures carry their number: constant, variable and jittered rates, and very short ones."""
+"""Make films whose pictures show their number, at constant, variable or jittered picture rates."""
 
 import random
 from collections.abc import Sequence
@@ -45,19 +45,32 @@ def _timed(sources: Sources, name: str, ticks: Sequence[int], last_ticks: int, c
 
 
 def variable(sources: Sources, container: str = "mp4") -> Path:
-    """Return a film at 60, then 7.5, then 24 pictures a second: 64 pictures in 3.6 s."""
+    """Return a film at 60, then 7.5, then 24 pictures per second: 64 pictures in 3.6 s."""
     steps = [1500] * 30 + [12_000] * 12 + [3750] * 22
     return _timed(sources, "variable", [0, *accumulate(steps[:-1])], steps[-1], container)
 
 
+def with_burst(sources: Sources, container: str = "mp4") -> Path:
+    """Return a film at 25, for a quarter of a second at 240, and again at 25 pictures per second."""
+    steps = [3600] * 25 + [375] * 60 + [3600] * 25
+    return _timed(sources, "burst", [0, *accumulate(steps[:-1])], steps[-1], container)
+
+
+def jittered_at_60(sources: Sources, container: str = "mp4") -> Path:
+    """Return a film of 120 pictures at 60 pictures per second, each up to 7 ms early or late."""
+    moved = random.Random(1)
+    ticks = [0, *(1500 * place + moved.randint(-630, 630) for place in range(1, 120))]
+    return _timed(sources, "jittered-60", ticks, 1500, container)
+
+
 def jittered(sources: Sources, container: str = "mp4") -> Path:
-    """Return a film of 50 pictures, each up to 15 ms before or after its place at 25 pictures a second."""
+    """Return a film of 50 pictures at 25 pictures per second, each up to 15 ms early or late."""
     moved = random.Random(1)
     ticks = [0, *(3600 * place + moved.randint(-1350, 1350) for place in range(1, 50))]
     return _timed(sources, "jittered", ticks, 3600, container)
 
 
 def long_last_picture(sources: Sources) -> Path:
-    """Return a film of 26 pictures in 3 s as MKV: the last one is shown for two seconds."""
+    """Return a film of 26 pictures in 3 s as MKV. The last picture is shown for two seconds."""
     ticks = [3600 * place for place in range(26)]
     return _timed(sources, "long-last-picture", ticks, 180_000, "mkv")

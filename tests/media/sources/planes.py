@@ -1,4 +1,4 @@
-"""Raw pictures (yuv420p) as numpy arrays, and files made of them: at a constant rate, or at exact times."""
+"""Encode raw pictures (yuv420p, as numpy arrays) into files, at a constant rate or at exact times."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -16,14 +16,14 @@ from tests.media.sources.cache import ffmpeg
 
 Plane = npt.NDArray[np.uint8]
 
-# B-frames and a keyframe each half second (at 25 pictures a second), as in ordinary films. Every picture is
-# very different from the one before it, so that scene cuts would make each of them a keyframe.
+# B-frames and a keyframe every half second (at 25 pictures per second), as in ordinary films. Each picture is
+# very different from the picture before it, so with scene cut detection each would become a keyframe.
 X264 = "-c:v libx264 -preset veryfast -crf 12 -g 12 -bf 2 -sc_threshold 0 -threads 1"
 _OPTIONS = {"preset": "veryfast", "crf": "12", "bf": "2", "sc_threshold": "0", "threads": "1"}
 
 
 def grey(luma: Plane) -> Plane:
-    """Return the three planes of a yuv420p picture without colour, below each other."""
+    """Return the three planes of a yuv420p picture without colour, one below the other."""
     height, width = luma.shape
     return np.vstack((luma, np.full((height // 2, width), 128, np.uint8)))
 
@@ -50,7 +50,7 @@ def encode(
 def encode_at(
     path: Path, pictures: Sequence[Plane], ticks: Sequence[int], time_base: Fraction, last_ticks: int
 ) -> None:
-    """Encode yuv420p pictures with PyAV, each at its own time. The last one is shown for `last_ticks`."""
+    """Encode yuv420p pictures with PyAV, each at its given time. The last picture lasts `last_ticks`."""
     durations = {before: after - before for before, after in pairwise([*ticks, ticks[-1] + last_ticks])}
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", options=_OPTIONS)

@@ -7,7 +7,7 @@ import numpy as np
 from tests.media.sources.cache import Sources, ffmpeg
 from tests.media.sources.planes import Plane, encode, grey
 
-# What a viewer sees, whatever the rotation: the colours of the corners in reading order.
+# The colours of the corners in reading order, as a viewer sees them after any rotation.
 CORNERS = ("red", "green", "blue", "yellow")
 _RGB = {"red": (208, 32, 32), "green": (32, 176, 32), "blue": (32, 32, 208), "yellow": (208, 208, 32)}
 _PHONE = (1920, 1080)
@@ -21,7 +21,7 @@ def corners(
     pixel_aspect: str = "1:1",
     size: tuple[int, int] = (320, 180),
 ) -> Path:
-    """Return a second of `size` as coded, which players turn clockwise by `rotation` degrees to show it."""
+    """Return one second coded in `size`. Players turn the pictures clockwise by `rotation` degrees."""
     width, height = size
     name = f"corners-{rotation}-{pixel_aspect.replace(':', '-')}-{width}x{height}"
     # Only 4:4:4 holds odd sizes.
@@ -30,7 +30,7 @@ def corners(
 
     def generate(path: Path) -> None:
         upright = (width, height) if rotation in (0, 180) else (height, width)
-        # A quarter turn of `rot90` is counter-clockwise, and undoes a quarter turn of the player.
+        # `rot90` turns by 90 degrees counter-clockwise, which reverses a turn of the player.
         coded = np.ascontiguousarray(np.rot90(_four_corners(*upright), rotation // 90))
         unrotated = path.with_name(f"{name}-unrotated.mp4")
         encode(unrotated, [coded] * _COUNT, str(_COUNT), pixel_format="rgb24", size=size, arguments=arguments)
@@ -41,7 +41,7 @@ def corners(
 
 
 def phone_portrait(sources: Sources) -> Path:
-    """Return a film of a phone that was held upright: 1920x1080 as coded, 1080x1920 as shown."""
+    """Return a film like that of a phone in portrait orientation: coded in 1920x1080, shown as 1080x1920."""
     return corners(sources, 90, size=_PHONE)
 
 
@@ -57,7 +57,7 @@ _INTERLACED_PICTURES = 25
 
 
 def _bar(field: int) -> Plane:
-    """Return the whole picture of a field: a bar that moves by three pixels from field to field."""
+    """Return a full picture for a field. It shows a bar that moves by three pixels with each field."""
     width, height = _BAR_SIZE
     left = field * _BAR_STEP % (width - _BAR_WIDTH)
     luma = np.full((height, width), 32, np.uint8)
@@ -86,7 +86,7 @@ def interlaced(sources: Sources) -> Path:
 
 
 def interlaced_after_progressive(sources: Sources) -> Path:
-    """Return 5 progressive pictures and 25 interlaced ones, as a broadcast that changes between them."""
+    """Return 5 progressive pictures, then 25 interlaced pictures, as in some broadcasts."""
 
     def generate(path: Path) -> None:
         first = path.with_name(f"{path.name}.first.ts")

@@ -1,4 +1,4 @@
-"""Sounds: 5.1 with a different sine in each channel, two languages, and subtitles."""
+"""Make films with sound and subtitles: 5.1 with a different sine in each channel, and two languages."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -49,6 +49,13 @@ def two_languages(sources: Sources, container: str = "mkv") -> Path:
     return sources.get(f"two-languages.{container}", lambda path: ffmpeg(f"{words} {path}"))
 
 
+def subtitled_in_two_languages(sources: Sources) -> Path:
+    """Return the film of `two_languages` with the English subtitles of `subtitled`, as MKV."""
+    film, texts = two_languages(sources), subtitled(sources, "srt")
+    words = f"-i {film} -i {texts} -map 0 -map 1:s -c copy"
+    return sources.get("subtitled-in-two-languages.mkv", lambda path: ffmpeg(f"{words} {path}"))
+
+
 def subtitled(sources: Sources, codec: str) -> Path:
     """Return a film with English subtitles as `srt` or `ass` (MKV), or `mov_text` (MP4).
 
@@ -67,8 +74,7 @@ def subtitled(sources: Sources, codec: str) -> Path:
 
 
 def write_cues(path: Path, like: Path, cues: Iterable[tuple[int, int, bytes]]) -> None:
-    """Write the film of `like` with other packets of subtitles: each a start and a length in
-    milliseconds, and any bytes."""
+    """Write the film `like` with other subtitle packets: (start, length, bytes), with times in ms."""
     with av.open(str(like)) as given, av.open(str(path), "w") as made:
         film, texts = given.streams.video[0], given.streams.subtitles[0]
         pictures = made.add_stream_from_template(film)

@@ -51,7 +51,7 @@ def test_a_film_cut_by_copy_hides_packets_by_an_edit_list(sources: Sources) -> N
 
 
 def test_the_reader_sees_a_film_that_was_cut_inside_a_picture_20_ms_apart(sources: Sources) -> None:
-    """By the edit lists there is no offset. libavformat moves the pictures to the beginning of the edit."""
+    """The edit lists contain no offset, but libavformat moves the pictures to the start of the edit."""
     assert offsets(cut_inside_a_picture(sources)) == pytest.approx([0.02] * 3, abs=0.0015)
 
 

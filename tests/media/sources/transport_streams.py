@@ -1,4 +1,4 @@
-"""MPEG-TS files that begin at any time, whose clock wraps, or whose picture size changes."""
+"""Make MPEG-TS files that begin at any time, whose clock wraps, or whose picture size changes."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from tests.media.sources.flashes import flash_film
 from tests.media.sources.numbered import constant, pictures
 from tests.media.sources.planes import X264, encode
 
-# The clock of MPEG-TS has 33 bits and 90,000 ticks a second: it wraps after 95,443.7 s. ffmpeg's muxer adds
-# 1.4 s to each time, so that with this offset the clock wraps 1.9 s after the start.
+# The clock of MPEG-TS has 33 bits and 90,000 ticks per second, so it wraps after 95,443.7 s. ffmpeg's muxer
+# adds 1.4 s to each time, so with this offset the clock wraps 1.9 s after the start.
 WRAP_OFFSET_S = 95_440.4
 OFFSETS_S = (0.0, 500.0, WRAP_OFFSET_S)
 SMALL, LARGE = (320, 180), (640, 360)
@@ -44,7 +44,7 @@ def _parts(path: Path) -> list[Path]:
 
 
 def changing_size(sources: Sources) -> Path:
-    """Return 50 numbered pictures, of 640x360 and then of 320x180, in one stream without a seam."""
+    """Return one continuous stream of 50 numbered pictures, first in 640x360, then in 320x180."""
 
     def generate(path: Path) -> None:
         listed = path.with_name(f"{path.name}.txt")
@@ -55,8 +55,14 @@ def changing_size(sources: Sources) -> Path:
 
 
 def joined_bytes(sources: Sources) -> Path:
-    """Return two files of 25 numbered pictures whose bytes were joined, so that the packet counters jump."""
+    """Return the joined bytes of two files with 25 numbered pictures each. The packet counters jump."""
     return sources.get(
         "joined-bytes.ts",
         lambda path: path.write_bytes(b"".join(part.read_bytes() for part in _parts(path))),
     )
+
+
+def program_stream(sources: Sources, count: int = 100) -> Path:
+    """Return a film of numbered pictures as MPEG-PS, with a keyframe each 12 pictures."""
+    encoder = "-c:v mpeg2video -q:v 2 -g 12 -bf 2 -sc_threshold 1000000000"
+    return constant(sources, count, container="mpg", arguments=encoder)
