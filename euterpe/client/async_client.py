@@ -38,6 +38,9 @@ class AsyncClient:
     ) -> Job:
         return await self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
+    async def dry_run(self, spec: Document | None = None, **fields: Any) -> Document:
+        return await self._follow(self._plans.dry_run(spec, fields))
+
     async def status(self, job_id: str) -> Job:
         return await self._follow(self._plans.status(job_id))
 
@@ -79,8 +82,9 @@ class AsyncClient:
         *,
         source_url: str | None = None,
         output_urls: Mapping[str, str] | None = None,
+        watermark_urls: Mapping[str, str] | None = None,
     ) -> int:
-        new = replacement(credentials, source_url, output_urls)
+        new = replacement(credentials, source_url, output_urls, watermark_urls)
         return await self._follow(self._plans.credentials_replaced(job_id, new))
 
     async def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> AsyncIterator[Job]:

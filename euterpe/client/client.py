@@ -47,6 +47,13 @@ class Client:
         """
         return self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
+    def dry_run(self, spec: Document | None = None, **fields: Any) -> Document:
+        """Return what a job would make of its source, as the service describes it. No job is stored.
+
+        Raise `Invalid` if the job would fail.
+        """
+        return self._follow(self._plans.dry_run(spec, fields))
+
     def status(self, job_id: str) -> Job:
         return self._follow(self._plans.status(job_id))
 
@@ -98,9 +105,10 @@ class Client:
         *,
         source_url: str | None = None,
         output_urls: Mapping[str, str] | None = None,
+        watermark_urls: Mapping[str, str] | None = None,
     ) -> int:
         """Replace the job's storage keys or signed URLs, and return the new `credential_version`."""
-        new = replacement(credentials, source_url, output_urls)
+        new = replacement(credentials, source_url, output_urls, watermark_urls)
         return self._follow(self._plans.credentials_replaced(job_id, new))
 
     def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> Iterator[Job]:

@@ -82,13 +82,22 @@ class Refresh(_Read, RefreshDocument):
         *,
         source_url: str | None = None,
         output_urls: Mapping[str, str] | None = None,
+        watermark_urls: Mapping[str, str] | None = None,
     ) -> bytes:
         """Return the JSON body of the 200 response: storage keys, or the URLs with new signatures."""
-        return json.dumps(replacement(credentials, source_url, output_urls)).encode()
+        return json.dumps(replacement(credentials, source_url, output_urls, watermark_urls)).encode()
 
 
 def replacement(
-    credentials: Document | None, source_url: str | None, output_urls: Mapping[str, str] | None
+    credentials: Document | None,
+    source_url: str | None,
+    output_urls: Mapping[str, str] | None,
+    watermark_urls: Mapping[str, str] | None,
 ) -> dict[str, object]:
-    given = {"credentials": credentials, "source_url": source_url, "output_urls": output_urls}
+    given = {
+        "credentials": credentials,
+        "source_url": source_url,
+        "output_urls": output_urls,
+        "watermark_urls": watermark_urls,
+    }
     return {name: value for name, value in given.items() if value is not None}

@@ -15,7 +15,7 @@ from euterpe.client import requests
 from euterpe.client.documents import Document, Job
 from euterpe.client.errors import ClientError, Gone, NotFound, StillRunning, Unreachable
 from euterpe.client.requests import ApiRequest, ApiResponse
-from euterpe.client.responses import Page, error_of, field_of, job_of, page_of
+from euterpe.client.responses import Page, error_of, field_of, job_of, page_of, plan_of
 from euterpe.client.retries import DEFAULT_RETRY, RetryPolicy
 
 T = TypeVar("T")
@@ -48,6 +48,10 @@ class Plans:
     def submitted(self, spec: Document | None, fields: Document, idempotency_key: str | None) -> Plan[Job]:
         call = requests.submit(_request({**(spec or {}), **fields}), idempotency_key)
         return job_of((yield from self.send(call)))
+
+    def dry_run(self, spec: Document | None, fields: Document) -> Plan[Document]:
+        call = requests.dry_run(_request({**(spec or {}), **fields}))
+        return plan_of((yield from self.send(call)))
 
     def status(self, job_id: str) -> Plan[Job]:
         return job_of((yield from self.send(requests.status([job_id]))))

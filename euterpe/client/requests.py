@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -41,6 +41,13 @@ def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiReq
     if not _KEY.fullmatch(key):
         raise ValueError("idempotency_key must be 1 to 255 printable ASCII characters, without blanks")
     return _sent("POST", "/transcode", request, {"idempotency-key": key}, idempotent=True)
+
+
+def dry_run(request: Mapping[str, object]) -> ApiRequest:
+    """Return the request for the plan of a job. It stores nothing, so it may be repeated."""
+    call = _sent("POST", "/transcode", request, {}, idempotent=True)
+    # The server reads and probes the source for 30 s at most.
+    return replace(call, query=[("dry_run", "true")], timeout_s=_TIMEOUT_S + 30.0)
 
 
 def status(job_ids: Sequence[str], wait_s: float = 0.0, etag: str | None = None) -> ApiRequest:

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any
 
-from euterpe.client.documents import Job
+from euterpe.client.documents import Document, Job
 from euterpe.client.errors import (
     Busy,
     ClientError,
@@ -71,6 +71,14 @@ def page_of(answer: ApiResponse) -> Page:
     with _expecting_document(answer):
         document = json.loads(answer.body)
         return Page([Job.read(job) for job in document["jobs"]], document.get("next_cursor"))
+
+
+def plan_of(answer: ApiResponse) -> Document:
+    """Return the document of a dry run. Raise `UnexpectedAnswer` if it has no outputs."""
+    with _expecting_document(answer):
+        document: Document = json.loads(answer.body)
+        document["outputs"][0]["name"]
+        return document
 
 
 def field_of(answer: ApiResponse, name: str) -> Any:

@@ -37,7 +37,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class SseStream:
-    """An event stream that is sent in pieces. If it is not `whole`, the connection breaks after the last."""
+    """An event stream that is sent in pieces. If not `whole`, the connection breaks after the last piece."""
 
     pieces: Sequence[str]
     whole: bool = True

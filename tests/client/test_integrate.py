@@ -23,6 +23,7 @@ import euterpe.client
 from euterpe.client import Client, ClientError
 from euterpe.crypto import apikeys
 from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.domain.documents import PlanDocument, example_document
 from euterpe.domain.spec import parse_spec
 from tests.client.scripted_server import HELLO, JOB_ID, Answer, Server, SseStream, event, frame, job, progress
 
@@ -155,15 +156,18 @@ def test_the_calls_of_curl_are_those_of_the_api(server: Server, monkeypatch: pyt
     monkeypatch.setenv("JOB", JOB_ID)
     accepted = Answer(202, job())
     profiles = Answer(200, {"profiles": []})
-    server.script(accepted, profiles, Answer(200, job()), SseStream([HELLO]), accepted, accepted)
+    plan = Answer(200, example_document(PlanDocument))
+    server.script(accepted, plan, profiles, Answer(200, job()), SseStream([HELLO]), accepted, accepted)
     for block in blocks("sh"):
         for words in curls(block):
             call(words)
     of_the_job = [f"GET /transcode/{JOB_ID}/events", *(f"POST /transcode/{JOB_ID}/{c}" for c in CHANGES)]
     listed = ["GET /transcode/profiles", "GET /transcode/status"]
-    assert server.calls == ["POST /transcode", *listed, *of_the_job]
-    parse_spec(server.requests[0].json)
-    assert dict(server.requests[2].query) == {"job_id": JOB_ID, "wait_ms": "30000"}
+    assert server.calls == ["POST /transcode", "POST /transcode", *listed, *of_the_job]
+    for request in server.requests[:2]:
+        parse_spec(request.json)
+    assert [*server.requests[1].query] == [("dry_run", "true")]
+    assert dict(server.requests[3].query) == {"job_id": JOB_ID, "wait_ms": "30000"}
     assert all(request.headers["authorization"].startswith("Bearer eut_") for request in server.requests)
 
 
