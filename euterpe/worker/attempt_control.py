@@ -11,14 +11,13 @@ import structlog
 from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.leased_job import LeasedJob, Unavailable
 from euterpe.runtime.retry import retry
-from euterpe.store.errors import StoreUnavailable
-from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.meter import UsageMeter
 
 _log = structlog.get_logger(__name__)
-# A stopping worker waits at most this long for its database. Jobs that it cannot release in this time are
-# reclaimed when their leases expire.
+# A stopping worker waits at most this long for its control plane. Jobs that it cannot release in this time
+# are reclaimed when their leases expire.
 _STOP_WRITE_S = 3.0
 # An attempt that runs this long past its deadline hangs in a call that never returns. Its lease is no longer
 # extended, so that another worker can claim the job.
@@ -74,7 +73,7 @@ class AttemptControl:
 
     def __init__(
         self,
-        job: ClaimedJob,
+        job: LeasedJob,
         timeout_s: float,
         clock: Clock = time.monotonic,
         *,
@@ -123,23 +122,21 @@ class AttemptControl:
     def retry_while_unavailable(self, call: Callable[[], R], *, keys_wait_s: float | None = None) -> R:
         """Return the result of `call`.
 
-        While the database or the key provider is unavailable, retry with backoff until the attempt's
+        While the control plane or the key provider is unavailable, retry with backoff until the attempt's
         deadline. A wait for the key provider ends earlier: after `keys_wait_s` (None means the attempt's own
         limit), or when the attempt must stop.
         """
         keys_until = self.clock() + (self._keys_wait_s if keys_wait_s is None else keys_wait_s)
 
         def has_time_left(error: Exception) -> bool:
-            if isinstance(error, KeyProviderUnavailable):
-                _log.warning("key_provider_unavailable", error=str(error))
-                self.check()
-                return self.clock() < keys_until
-            _log.warning("database_unavailable", error=str(error))
-            return self.seconds_left > 0
+            if isinstance(error, Unavailable):
+                _log.warning("control_plane_unavailable", code=error.code, error=str(error))
+                return self.seconds_left > 0
+            _log.warning("key_provider_unavailable", error=str(error))
+            self.check()
+            return self.clock() < keys_until
 
         def sleep(seconds: float) -> None:
             time.sleep(min(self.seconds_left, seconds))
 
-        return retry(
-            call, on=(StoreUnavailable, KeyProviderUnavailable), may_retry=has_time_left, sleep=sleep
-        )
+        return retry(call, on=(Unavailable, KeyProviderUnavailable), may_retry=has_time_left, sleep=sleep)

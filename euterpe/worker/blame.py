@@ -5,22 +5,20 @@ that a source or a requester could have written.
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnknownFormat, UnknownKek
-from euterpe.domain.error_codes import ErrorCode, Release, RetryClass
-from euterpe.domain.retry import Backoff, JobError, canceled
-from euterpe.domain.rows import AttemptRow
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.retry import JobError, canceled
 from euterpe.media.errors import MediaError
-from euterpe.runtime.retry import draw
-from euterpe.storage.errors import StorageError
-from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.storage.errors import MissingStorage, StorageError
 from euterpe.worker.attempt_control import AttemptTimeout, CancelRequested
 from euterpe.worker.disk import DiskFull, NoRoomNow, TooLargeForWorker
 from euterpe.worker.health import WorkerFault, exhaustion_in, full_disk_in
+from euterpe.worker.requirements import RequirementMissing
 
 _log = structlog.get_logger(__name__)
 _OUT_OF_REACH = (
@@ -80,6 +78,11 @@ def _known_verdict(error: Exception, phase: str) -> Verdict | None:
             # The requester reads this message, too, so it does not name our servers.
             reason = JobError(error.code, _KEYS_AWAY, phase)
             verdict = NoCharge(reason, suspects_worker=False)
+        case RequirementMissing():
+            verdict = NoCharge(error.job_error(phase), suspects_worker=False)
+        case MissingStorage():
+            reason = JobError(error.released_as, str(error), phase)
+            verdict = NoCharge(reason, suspects_worker=False)
         case TooLargeForWorker():
             verdict = Charge(error.job_error(phase))
         case DiskFull():
@@ -99,45 +102,3 @@ def _own_failure(error: Exception, phase: str) -> JobError:
     # Show only the type, because the text of an unknown error may contain secrets.
     message = f"an unexpected {type(error).__name__} occurred in the worker"
     return JobError(ErrorCode.INTERNAL_ERROR, message, phase)
-
-
-# A job could cause errors with these codes itself, in every attempt, for example by crashing the fork server
-# or by killing a child.
-LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.LIMITED)
-
-
-@dataclass(frozen=True)
-class ReleasePolicy:
-    """Limits on uncharged attempts: their number per job, and the backoff between them."""
-
-    # A job may fail this many times with `LIMITED_CODES` without a charge. Further such failures are charged.
-    most_free: int = 5
-    # The first pause is short, because another worker may have the key (during a rollout) or the disk space
-    # that this worker lacks.
-    first_pause_ms: int = 5_000
-    # A key may be lost for ever. A job that needs a lost key is released again and again. The pauses between
-    # these attempts grow up to this value.
-    longest_pause_ms: int = 300_000
-
-    def pause_ms(self, job: ClaimedJob) -> int:
-        """Return a pause that grows with each release.
-
-        `claim_version` counts all claims and sweeps of the job. `attempt_count` counts the charged attempts
-        and this one. So the difference grows with each release.
-        """
-        given_back = job.claim_version - job.attempt_count
-        backoff = Backoff(self.first_pause_ms, self.longest_pause_ms)
-        return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw())
-
-    def is_spent(self, attempts: Sequence[AttemptRow]) -> bool:
-        """Return whether the job has used up its uncharged attempts, so that its next failure is charged."""
-        return count_limited_releases(attempts) >= self.most_free
-
-
-def count_limited_releases(attempts: Sequence[AttemptRow]) -> int:
-    """Return the number of attempts that were released with a code of `LIMITED_CODES`.
-
-    All attempts of the job count. When only those after the last charged attempt counted, a job with a budget
-    of three attempts ran eighteen times.
-    """
-    return sum(attempt.outcome == "released" and attempt.error_code in LIMITED_CODES for attempt in attempts)

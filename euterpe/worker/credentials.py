@@ -1,36 +1,25 @@
-"""A job's credentials: decrypt them in memory, and refresh them when storage refuses them (contract §7)."""
+"""A job's spec with its credentials, which are refreshed when storage refuses them (contract §7)."""
 
-import json
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from euterpe.crypto.errors import KeyProviderUnavailable
-from euterpe.crypto.signing import webhook_headers
-from euterpe.domain.canonical import join_secrets
 from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
-from euterpe.domain.documents import RefreshDocument, members
 from euterpe.domain.error_codes import RetryClass
-from euterpe.domain.errors import InvalidSpec
-from euterpe.domain.replacement import new_secret
+from euterpe.domain.leased_job import JobSecrets, RefreshReason, RefreshResult
 from euterpe.domain.spec import JobSpec
-from euterpe.domain.strict_json import parse_json
-from euterpe.domain.units import iso
-from euterpe.net.egress import Egress, EgressResponse
-from euterpe.net.errors import EgressError
 from euterpe.runtime.retry import jittered
 from euterpe.storage.errors import StorageError
-from euterpe.store.engine.ids import new_id
-from euterpe.store.store import Store
 from euterpe.worker.attempt_control import AttemptControl
+from euterpe.worker.control_plane import ControlPlane
+from euterpe.worker.requirements import understood_spec
 
 _log = structlog.get_logger(__name__)
-_ANSWER_BYTES = 262_144
-
-Reason = Literal["forbidden", "expiring"]
 R = TypeVar("R")
 
 
@@ -38,11 +27,10 @@ R = TypeVar("R")
 class RefreshTimings:
     """Durations of the refresh of credentials, in seconds."""
 
-    call_deadline_s: float = 10.0  # the time limit for the requester's response
-    promise_s: float = 60.0  # the longest wait for credentials after a response that promised them
-    look_every_s: float = 0.5  # the pause between two reads for promised credentials
-    # The pause after a call that brought no new credentials. It doubles each time, which gives the
-    # requester's service time to restart.
+    promise_s: float = 60.0  # the longest wait for credentials that a response promised
+    look_every_s: float = 0.5  # the pause between two reads during this wait
+    # The pause after a call that returned no new credentials. It doubles each time, so that the requester's
+    # service has time to restart.
     first_pause_s: float = 1.0
     expires_soon_s: float = 60.0  # credentials that expire within this time are refreshed before their use
 
@@ -51,47 +39,58 @@ DEFAULT_TIMINGS = RefreshTimings()
 
 
 class CredentialAccess:
-    """A job's spec with its secrets, in the newest version read from the store."""
+    """A job's spec with its secrets, in the newest version from the control plane. Thread-safe.
+
+    When storage refuses the credentials of several threads at once, one thread gets new credentials for all.
+    """
 
     def __init__(
-        self,
-        store: Store,
-        egress: Egress,
-        control: AttemptControl,
-        *,
-        max_refreshes: int,
-        timings: RefreshTimings = DEFAULT_TIMINGS,
+        self, plane: ControlPlane, control: AttemptControl, *, timings: RefreshTimings = DEFAULT_TIMINGS
     ) -> None:
-        self._store, self._egress, self._control, self._job = store, egress, control, control.job
-        self._max_refreshes, self._timings = max_refreshes, timings
-        self._callbacks = control.retry_while_unavailable(lambda: store.callbacks.for_job(self._job))
-        self.spec, self._version = self._read()
+        self._plane, self._control, self._job, self._timings = plane, control, control.job, timings
+        secrets = self._read()
+        # The keys of encrypted HLS outputs, by the name of the output. A refresh never changes them.
+        self.hls_keys = secrets.hls_keys
+        self.spec, self._version = self._with(secrets), secrets.credential_version
         self._refreshed_early = 0  # the version that was about to expire at the last early refresh
+        self._lock = threading.RLock()
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
         """Run `work` with the credentials of `side`.
 
         If storage refuses the credentials, repeat `work` with newer credentials.
         """
-        if self._expires_soon(side) and self._refreshed_early != self._version:
-            self._refreshed_early = self._version
-            self._refresh_early()
+        with self._lock:
+            if self._expires_soon(side) and self._refreshed_early != self._version:
+                self._refreshed_early = self._version
+                self._refresh_early()
         while True:
+            with self._lock:
+                spec, version = self.spec, self._version
             try:
-                return work(self.spec, credentials_for(self.spec.credentials, side))
+                return work(spec, credentials_for(spec.credentials, side))
             except StorageError as refused:
                 self._control.check()  # the request may have been cut off by the attempt's timeout
                 if refused.retry_class is not RetryClass.CREDENTIALS:
                     raise
-                if not self._refresh("forbidden"):
-                    # A retry would fail again. A person must first supply new credentials, and then retry.
-                    raise refused.with_class(RetryClass.PERMANENT) from None
+                with self._lock:
+                    if self._version == version and not self._refresh("forbidden"):
+                        # A retry would fail again. A person must first supply new credentials, and then
+                        # retry.
+                        raise refused.with_class(RetryClass.PERMANENT) from None
 
-    def _read(self, keys_wait_s: float | None = None) -> tuple[JobSpec, int]:
-        secret, version = self._control.retry_while_unavailable(
-            lambda: self._store.credentials.open(self._job), keys_wait_s=keys_wait_s
+    def now(self, side: Side) -> tuple[JobSpec, StorageCredentials | None]:
+        """Return the spec and the credentials of `side`, without a refresh. Storage may refuse them."""
+        with self._lock:
+            return self.spec, credentials_for(self.spec.credentials, side)
+
+    def _read(self, keys_wait_s: float | None = None) -> JobSecrets:
+        return self._control.retry_while_unavailable(
+            lambda: self._plane.secrets(self._job), keys_wait_s=keys_wait_s
         )
-        return join_secrets(dict(self._job.spec), secret, self._callbacks), version
+
+    def _with(self, secrets: JobSecrets) -> JobSpec:
+        return understood_spec(self._job.spec, secrets.storage)
 
     def _expires_soon(self, side: Side) -> bool:
         credentials = credentials_for(self.spec.credentials, side)
@@ -110,26 +109,24 @@ class CredentialAccess:
         except KeyProviderUnavailable as error:
             _log.warning("early_refresh_skipped", job_id=self._job.job_id, error=str(error))
 
-    def _refresh(self, reason: Reason) -> bool:
-        """Load newer credentials from the store. If it has none, request them from the requester.
+    def _refresh(self, reason: RefreshReason) -> bool:
+        """Load newer credentials. If there are none, let the control plane request them from the requester.
 
-        Return whether newer credentials were loaded. After a refusal by storage, call the requester until the
-        refresh budget is spent. For credentials that expire soon, call the requester once: the credentials
-        are still valid, and later refusals need the rest of the budget.
+        Return whether newer credentials were loaded. After a refusal by storage, repeat the request until the
+        refresh budget is spent. For credentials that expire soon, make one request: the credentials are still
+        valid, and later refusals need the rest of the budget.
         """
         pause = self._timings.first_pause_s
         # A wait for the keys would use up the time that expiring credentials have left.
         keys_wait_s = 0.0 if reason == "expiring" else None
         while not self._load_newer(keys_wait_s):
-            url = self.spec.refresh_url
-            if url is None:
+            self._control.check()
+            result = self._control.retry_while_unavailable(
+                lambda: self._plane.refresh(self._job, self._version, reason), keys_wait_s=keys_wait_s
+            )
+            if result is RefreshResult.REFUSED:
                 return False
-            # Read the secrets before the call is counted: an outage of the keys must not use up the budget.
-            secrets = self._signing_secrets(keys_wait_s)
-            if not self._spend_refresh():
-                return False
-            _log.info("refresh_called", reason=reason, credential_version=self._version)
-            if self._call_requester(url, reason, secrets) and self._await_newer():
+            if result is not RefreshResult.FAILED and self._await_newer():
                 return True
             if reason == "expiring":
                 return False
@@ -137,64 +134,11 @@ class CredentialAccess:
             pause *= 2
         return True
 
-    def _spend_refresh(self) -> bool:
-        """Count one call against the job's refresh budget. Return False if the budget is spent."""
-        self._control.check()
-        begin = self._store.credentials.begin_refresh
-        return self._control.retry_while_unavailable(lambda: begin(self._job, self._max_refreshes))
-
-    def _signing_secrets(self, keys_wait_s: float | None) -> Sequence[str]:
-        requesters, requester_id = self._store.requesters, self._job.requester_id
-        return self._control.retry_while_unavailable(
-            lambda: requesters.webhook_secrets(requester_id), keys_wait_s=keys_wait_s
-        )
-
-    def _call_requester(self, url: str, reason: Reason, secrets: Sequence[str]) -> bool:
-        """Call the requester. Return whether its response contained or promised new credentials."""
-        call = RefreshDocument(
-            job_id=self._job.job_id,
-            credential_version=self._version,
-            reason=reason,
-            event_id=new_id(),
-            occurred_at=iso(int(time.time() * 1000)),
-        )
-        body = json.dumps(members(call)).encode()
-        webhook_format, sent_at = self.spec.webhook_format, int(time.time())
-        headers = webhook_headers(webhook_format, secrets, call.event_id, body, sent_at)
-        try:
-            answer = self._egress.request(
-                "POST",
-                url,
-                headers={**headers, "content-type": "application/json"},
-                body=body,
-                deadline_s=self._timings.call_deadline_s,
-                max_bytes=_ANSWER_BYTES,
-            )
-        except EgressError as error:
-            _log.warning("refresh_failed", code=error.code, error=str(error))
-            return False
-        return self._accept(answer)
-
-    def _accept(self, answer: EgressResponse) -> bool:
-        if answer.status in (202, 204):
-            return True
-        if answer.status != 200 or answer.truncated:
-            _log.warning("refresh_failed", status=answer.status, truncated=answer.truncated)
-            return False
-        try:
-            given = parse_json(answer.body, _ANSWER_BYTES)
-            secret = new_secret(dict(self._job.spec), given, known=self.spec)
-        except InvalidSpec as invalid:
-            _log.warning("refresh_failed", error=str(invalid))
-            return False
-        job, replace = self._job, self._store.credentials.replace
-        self._control.retry_while_unavailable(
-            lambda: replace(job.job_id, job.requester_id, secret, claim=job)
-        )
-        return True
-
     def _await_newer(self) -> bool:
-        """Wait for newer credentials, which the response contained or promised. Return whether they came."""
+        """Wait for the newer credentials that the response contained or promised.
+
+        Return whether they came.
+        """
         until = time.monotonic() + self._timings.promise_s
         while not self._load_newer():
             if time.monotonic() > until:
@@ -204,8 +148,8 @@ class CredentialAccess:
         return True
 
     def _load_newer(self, keys_wait_s: float | None = None) -> bool:
-        spec, version = self._read(keys_wait_s)
-        if version <= self._version:
+        secrets = self._read(keys_wait_s)
+        if secrets.credential_version <= self._version:
             return False
-        self.spec, self._version = spec, version
+        self.spec, self._version = self._with(secrets), secrets.credential_version
         return True

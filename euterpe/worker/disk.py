@@ -54,10 +54,10 @@ class NoRoomNow(DiskFull):
 class DiskLedger:
     """The disk reservations of all slots of one worker. Thread-safe.
 
-    The capacity is the free space, plus the space that the attempts hold, minus the reserve. Each slot has a
-    guaranteed equal share, until the size of its source shows that it needs less. A job with a larger source
-    may also reserve space that is not reserved yet, up to the capacity minus half a share. So even a job that
-    runs alone leaves room for another job to begin.
+    The capacity is the free space, plus the space that the attempts hold, minus the reserve. Each slot has an
+    equal guaranteed share, until the size of its source shows that it needs less. A job with a larger source
+    may also reserve unreserved space, up to the capacity minus half a share in total. So even a job that runs
+    alone leaves room for another job to begin.
 
     Kept sources count as free space, and are removed before an attempt needs the space.
     """
@@ -92,7 +92,7 @@ class DiskLedger:
     def free_slots(self) -> int:
         """Return the number of further jobs that would get a share.
 
-        The last of these jobs may get as little as a quarter of a share. Other programs use the disk, too,
+        The last of these jobs may get as little as a quarter of a share. Other programs also use the disk,
         and a slot must not stay idle because a few bytes are missing.
         """
         with self._lock:
@@ -114,7 +114,7 @@ class DiskLedger:
             self._kept.free(lack)
 
     def free_reserved(self) -> None:
-        """Remove kept sources until all that the attempts have reserved is free."""
+        """Remove kept sources until the disk has room for everything that the attempts have reserved."""
         with self._lock:
             unfilled = sum(max(0, one.reserved - one.used) for one in self._open if one.is_sized)
             self._free(self._reserve_bytes + unfilled)
@@ -144,12 +144,15 @@ class DiskLedger:
             if announced > self._largest(self._most_seen):
                 raise self._too_large(reservation, announced)
             if announced > min(largest, room):
-                raise NoRoomNow("the job needs more disk than other jobs of this worker leave it for now")
+                raise NoRoomNow("the job needs more disk than other jobs of this worker leave at present")
             wanted = max(announced + int(announced * _OUTPUT_SHARE), self._share() // _LEAST_PART)
             reservation.reserved = min(wanted, largest, room)
 
     def grow(self, reservation: "DiskReservation") -> None:
-        """Extend the reservation to the size of the attempt's files. Raise when there is no room."""
+        """Extend the reservation to the size of the attempt's files.
+
+        Raise `TooLargeForWorker` or `NoRoomNow` when there is no room.
+        """
         with self._lock:
             lacking, unreserved = reservation.used - reservation.reserved, self._unreserved()
             if reservation.used > self._largest(self._capacity()):
@@ -179,11 +182,11 @@ class DiskReservation:
     def __init__(self, ledger: DiskLedger, share: int) -> None:
         self._ledger = ledger
         self.reserved, self.used = share, 0
-        self.is_sized = False  # `reserve` was called; before it, the attempt writes nothing
+        self.is_sized = False  # True after `reserve`; before that call, the attempt writes nothing
         self._may_grow = False
 
     def adopt(self, used_bytes: int) -> None:
-        """Record files that an attempt begins with, before it reserves room for them."""
+        """Record the files that an attempt already has, before it reserves room for them."""
         self.used = used_bytes
 
     def reserve(self, announced_bytes: int | None) -> None:
@@ -202,7 +205,10 @@ class DiskReservation:
         self._may_grow = True
 
     def hold(self, used_bytes: int) -> None:
-        """Record the total size of the attempt's files. Raise `DiskFull` when they are too large."""
+        """Record the total size of the attempt's files.
+
+        Raise `TooLargeForWorker` or `NoRoomNow` when the disk has no room for them.
+        """
         self.used = used_bytes
         if used_bytes <= self.reserved:
             return

@@ -1,4 +1,4 @@
-"""Sources that were fetched completely, and are kept for a retry of their job on this worker."""
+"""Keep completely fetched sources for a retry of their job on this worker."""
 
 import os
 import stat
@@ -36,7 +36,8 @@ class Disk(Protocol):
 class FileState:
     """The identity of a file and the times of its last changes.
 
-    A write changes the ctime, even through a mapping or another name of the file, and no system call sets it.
+    Every write changes the ctime, even a write through a mapping or through another name of the file. No
+    system call can set the ctime.
     """
 
     inode: tuple[int, int]
@@ -71,8 +72,8 @@ class _Kept:
 class KeptSources:
     """The kept sources of one worker, at most one for each job. Thread-safe.
 
-    They lie in the work directory, so that they are removed with it: when the worker stops, or when another
-    worker starts after this one was killed.
+    The files are in the work directory, so they are removed with it: when the worker stops, or when another
+    worker starts after this worker was killed.
     """
 
     def __init__(
@@ -97,9 +98,9 @@ class KeptSources:
             return self._size()
 
     def keep(self, job_id: str, identity: SourceIdentity, path: Path, state: FileState) -> None:
-        """Move the file out of the folder of the attempt, if it still has the state that it was fetched with.
+        """Move the file out of the attempt's folder, if it still has the state that it had after the fetch.
 
-        Without room, or with an identity that does not prove equal bytes, leave the file where it is.
+        Leave the file in its folder if there is no room, or if its identity does not prove equal bytes.
         """
         if not identity.info.is_identity:
             return
@@ -111,7 +112,7 @@ class KeptSources:
                 self._move_in(job_id, identity, path)
 
     def take(self, job_id: str, identity: SourceIdentity, path: Path) -> bool:
-        """Move the job's kept source to `path`. Return False if there is none, or not this one."""
+        """Move the job's kept source to `path`. Return False if the job has none with this identity."""
         with self._lock, suppress(OSError):
             kept = self._kept.get(job_id)
             if kept is not None and (kept.identity, FileState.of(kept.path)) == (identity, kept.state):
@@ -122,7 +123,7 @@ class KeptSources:
         return False
 
     def drop(self, job_id: str) -> None:
-        """Remove the kept source of a job that will not be retried, if there is one."""
+        """Remove the job's kept source, if there is one. Call this for a job that will not be retried."""
         with self._lock:
             self._remove(job_id)
 
@@ -135,7 +136,7 @@ class KeptSources:
             return before - self._size()
 
     def expire(self) -> None:
-        """Remove the sources whose time is over."""
+        """Remove the sources that have been kept for `keep_s`."""
         with self._lock:
             for job_id in [job_id for job_id, kept in self._kept.items() if kept.until <= self._now()]:
                 self._remove(job_id)
@@ -144,7 +145,7 @@ class KeptSources:
         return sum(kept.state.size for kept in self._kept.values())
 
     def _make_room(self, size: int) -> bool:
-        """Remove the oldest sources until one of `size` bytes fits into the share of the kept sources."""
+        """Remove the oldest sources until one of `size` bytes fits into the share. Return whether it fits."""
         most = int(self._largest_share * (self._disk.free_bytes() + self._size() + size))
         while self._kept and self._size() + size > most:
             self._remove(next(iter(self._kept)))
@@ -155,7 +156,8 @@ class KeptSources:
         folder.mkdir(mode=0o700, exist_ok=True)
         target = folder / uuid4().hex
         path.rename(target)
-        # The rename changes the ctime. No child can reach the file any more.
+        # Read the state again, because the rename has changed the ctime. No child can access the file any
+        # more.
         self._kept[job_id] = _Kept(target, identity, FileState.of(target), self._now() + self._keep_s)
 
     def _remove(self, job_id: str) -> None:

@@ -4,23 +4,27 @@ from collections.abc import Sequence
 
 import structlog
 
+from euterpe.domain.leased_job import Heartbeat, Unavailable
 from euterpe.runtime.lease_keeper import LeaseKeeper
-from euterpe.store.errors import StoreUnavailable
-from euterpe.store.store import Store
 from euterpe.worker.attempt_control import AttemptControl, CancelRequested, LeaseLost, WorkerStopping
+from euterpe.worker.control_plane import ControlPlane
 
 _log = structlog.get_logger(__name__)
 
 
 class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
-    """The lease keeper of a worker. The worker calls `start`, and calls `stop` after the last attempt."""
+    """The lease keeper of a worker. The worker calls `start`, and calls `stop` after the last attempt.
 
-    def __init__(self, store: Store, *, interval_ms: int) -> None:
+    `interval_ms` is the time between heartbeats, unless the control plane asks for another.
+    """
+
+    def __init__(self, plane: ControlPlane, *, interval_ms: int) -> None:
         super().__init__("euterpe-lease-keeper", interval_s=interval_ms / 1000)
-        self._store = store
+        self._plane = plane
 
     def keep(self, control: AttemptControl) -> None:
         self.add(control.job.job_id, control)
+        self.interval_s = self._plane.heartbeat_interval_s or self.interval_s
 
     def drop(self, control: AttemptControl) -> None:
         """Stop extending this lease. If this worker has claimed the job again, keep the later claim."""
@@ -37,22 +41,18 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
         Signal an attempt to stop if its lease is lost or its job is canceled.
         """
         controls = [control for control in claims if not control.is_hung]
-        used = {
-            control.job.job_id: changes
-            for control in controls
-            if (changes := control.meter.changes()) is not None
-        }
-        beat = self._store.inbox.heartbeat([control.job for control in controls], used=used)
-        for control in controls:
-            if (written := used.get(control.job.job_id)) is not None:
-                control.meter.note_written(written)
-            if control.job.job_id not in beat.held:
+        beats = [Heartbeat(control.job, control.meter.changes()) for control in controls]
+        answer = self._plane.heartbeat(beats)
+        for control, beat in zip(controls, beats, strict=True):
+            if beat.timings is not None:
+                control.meter.note_written(beat.timings)
+            if control.job.job_id not in answer.held:
                 control.end(LeaseLost("the job is not ours any more"))
-            elif control.job.job_id in beat.cancel_requested:
+            elif control.job.job_id in answer.cancel_requested:
                 control.end(CancelRequested("the job was canceled"))
 
     def pause_after(self, error: Exception) -> float:
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, Unavailable):
             _log.warning("heartbeat_failed", error=str(error))
         else:
             _log.error("heartbeat_unexpected_error", exc_info=error)

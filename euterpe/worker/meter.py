@@ -12,8 +12,8 @@ Measured = Literal["final", "last_beat"]
 class UsageMeter:
     """The usage figures of one attempt. Thread-safe.
 
-    `measured` in the document is "final" when the attempt recorded its own end. It stays "last_beat" when the
-    worker was killed or lost its lease; the attempt then used at least the recorded amounts.
+    In the document, `measured` is "final" when the attempt recorded its own end. It stays "last_beat" when
+    the worker was killed or lost its lease; the attempt then used at least the recorded amounts.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,18 +34,23 @@ class UsageMeter:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure the duration of a phase. Until the phase ends, the document has its duration so far."""
+        """Measure the duration of a phase. Until the phase ends, the document has its duration so far.
+
+        Times of the same phase add up. Two different phases may run at the same time, but the same phase may
+        not run twice at once.
+        """
         with self._lock:
             self._running[name] = self._now()
         try:
             yield
         finally:
             with self._lock:
-                self._figures[f"{name}_ms"] = self._elapsed_ms(self._running.pop(name))
+                self._figures[f"{name}_ms"] = self._elapsed_ms(name)
+                del self._running[name]
 
     def document(self, measured: Measured) -> dict[str, Any]:
         with self._lock:
-            running = {f"{name}_ms": self._elapsed_ms(began) for name, began in self._running.items()}
+            running = {f"{name}_ms": self._elapsed_ms(name) for name in self._running}
             return {**self._figures, **running, "measured": measured}
 
     def changes(self) -> dict[str, Any] | None:
@@ -57,5 +62,6 @@ class UsageMeter:
         """Record the document that a heartbeat wrote, so that the next heartbeat does not write it again."""
         self._written = document
 
-    def _elapsed_ms(self, began: float) -> int:
-        return round((self._now() - began) * 1000)
+    def _elapsed_ms(self, name: str) -> int:
+        before: int = self._figures.get(f"{name}_ms", 0)
+        return before + round((self._now() - self._running[name]) * 1000)

@@ -4,12 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from euterpe.media.encoding.quality import SCORES
 from euterpe.media.encoding.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
-# The store accepts 256 KiB of outputs per row: a libSQL server returns at most 10 MiB, in which 15 rows or
-# the up to 25 webhooks of one claim must fit, each with the outputs. The list of files gets half of the 256
-# KiB, so not all files fit: a film of three hours in four renditions has 8,000 segments.
+# The store accepts 256 KiB of outputs per row. A libSQL server returns at most 10 MiB, which must have room
+# for 15 rows, or for the 25 webhooks of one claim, each with the outputs. The list of files gets half of the
+# 256 KiB. Not all files fit: a film of three hours has 2,700 segments of four seconds in each rendition.
 MAX_FILES_BYTES = 128 * 1024
 
 
@@ -18,7 +19,7 @@ def output_documents(
 ) -> list[dict[str, Any]]:
     """Return one document for each output.
 
-    `url` and `sha256` describe the file that a player opens: the last file, which refers to all others.
+    `url` and `sha256` describe the file that a player opens, which is published last.
     `size_bytes` is the size of all files, and `file_count` is their number. `files` lists as many files as
     fit into `max_files_bytes`, which all outputs of the job share. Playlists take precedence over segments.
     """
@@ -54,11 +55,23 @@ def _document(pairs: Sequence[tuple[MadeFile, Stored]], files: Sequence[Mapping[
         "file_count": len(pairs),
         "files": files,
         "renditions": [vars(track) for track in file.tracks],
+        "quality": _quality([track.quality for track in file.tracks if track.quality]),
     }
 
 
+def _quality(measured: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
+    """Return the quality of an output. If it has several picture tracks, return the lowest of each score."""
+    if len(measured) <= 1:
+        return dict(measured[0]) if measured else None
+    scores = {name: [one[name] for one in measured if name in one] for name in SCORES}
+    return {name: min(values) for name, values in scores.items() if values}
+
+
 def _listed(pairs: Sequence[tuple[MadeFile, Stored]], max_bytes: int) -> list[dict[str, Any]]:
-    """List the files in the order of publication. If they do not fit, leave out the last segments first."""
+    """List the files in the order of publication.
+
+    If they do not fit, leave out segments before other files, beginning with the last segment.
+    """
     ranked = sorted(range(len(pairs)), key=lambda place: (pairs[place][0].is_part, place))
     listed: dict[int, dict[str, Any]] = {}
     taken = 0

@@ -1,4 +1,4 @@
-"""Fetch the source of an attempt, or take the source that an earlier attempt of the job has fetched here."""
+"""Fetch the source of an attempt, or take the kept source of an earlier attempt of the job."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +16,15 @@ from euterpe.worker.disk import DiskReservation
 from euterpe.worker.kept_sources import FileState, KeptSources, SourceIdentity
 
 _log = structlog.get_logger(__name__)
-# The number of new bytes, of all bytes that are here, and of the whole source if it is known.
+# The arguments are the numbers of new bytes, of all fetched bytes, and of the whole source if it is known.
 OnReceived = Callable[[int, int, int | None], None]
 
 
 class SourceFetcher:
-    """The source of one attempt, at `path`. `on_received` may raise to stop the fetch."""
+    """Fetch the source of one attempt to `path`. `on_received` may raise to stop the fetch.
+
+    `on_begun` is called before the first bytes are requested. It is not called if a kept source is used.
+    """
 
     def __init__(
         self,
@@ -33,16 +36,18 @@ class SourceFetcher:
         job_id: str,
         max_source_bytes: int,
         on_received: OnReceived,
+        on_begun: Callable[[SourceFile], None] = lambda _: None,
     ) -> None:
         self._path, self._storage, self._kept, self._room = path, storage, kept, room
-        self._job_id, self._max_source_bytes, self._on_received = job_id, max_source_bytes, on_received
+        self._job_id, self._max_source_bytes = job_id, max_source_bytes
+        self._on_received, self._on_begun = on_received, on_begun
         self._open: tuple[JobSpec, SourceObject] | None = None
         self._fetched: tuple[SourceIdentity, FileState] | None = None
 
     def fetch(self, access: CredentialAccess) -> int:
         """Fetch the source. Return its size."""
-        # Look for permanent errors of the job before reserving disk, because they take precedence over a lack
-        # of room on this worker.
+        # Check the job for permanent errors before reserving disk, because such errors take precedence over a
+        # lack of room on this worker.
         identity = access.on("source", self._announced)
         if self._kept.take(self._job_id, identity, self._path):
             _log.info("kept_source_used", size_bytes=identity.info.size)
@@ -56,9 +61,9 @@ class SourceFetcher:
         return self._path.stat().st_size
 
     def keep(self) -> None:
-        """Move the source out of the way of the attempt, for a retry of the job. Call it once, at any time.
+        """Keep the source for a retry of the job: move it out of the attempt's folder.
 
-        Do nothing when the source was not fetched completely.
+        Do nothing if the source was not fetched completely, or if this method was called before.
         """
         if self._fetched is not None:
             identity, state = self._fetched
@@ -74,6 +79,7 @@ class SourceFetcher:
     def _fetch(self, access: CredentialAccess, expected: ObjectInfo) -> None:
         with self._path.open("xb") as opened:
             file = SourceFile(opened.fileno(), expected)
+            self._on_begun(file)
 
             def on_chunk(size: int) -> None:
                 self._on_received(size, file.received, expected.size)
@@ -90,7 +96,7 @@ class SourceFetcher:
     def _object(self, spec: JobSpec, credentials: StorageCredentials | None) -> SourceObject:
         """Return the source object for a version of the credentials.
 
-        Keep it for the next call with this version, because the creation of its client takes 3 ms.
+        Reuse the object for later calls with the same version, because creating its client takes 3 ms.
         """
         if self._open is None or self._open[0] is not spec:
             self._open = spec, self._storage.source(spec.source, credentials)

@@ -2,24 +2,25 @@
 
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
+from euterpe.domain.errors import EuterpeError
+from euterpe.domain.leased_job import LeasedJob
+from euterpe.domain.spec import JobSpec
 from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.runtime.retry import jittered
-from euterpe.store.engine.wakeup import Listener, Topic
-from euterpe.store.errors import StoreError
-from euterpe.store.queue.inbox import ClaimedJob
-from euterpe.worker.attempt import Attempt, Tools
+from euterpe.worker.attempt import Attempt
 from euterpe.worker.attempt_control import AttemptControl, AttemptResult, Clock
 from euterpe.worker.health import ClaimGate
 from euterpe.worker.lease_keeper import JobLeaseKeeper
+from euterpe.worker.tools import Tools
 
 _log = structlog.get_logger(__name__)
+_USUAL_TIMEOUT_S = float(JobSpec.model_fields["timeout_seconds"].default)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,45 +28,43 @@ class WorkerTimings:
     """Durations of a worker, in seconds."""
 
     poll_s: float = 1.0  # the pause between two polls for jobs, with a jitter of ±50 %
+    # The time that a claim waits for jobs. Without it, a claim waits for the pause between two polls.
+    claim_wait_s: float | None = None
     # The time that attempts have to end after the stop signal. The threads of attempts that still run after
     # this time are abandoned.
     grace_s: float = 10.0
 
 
 DEFAULT_TIMINGS = WorkerTimings()
+# The server answers a long poll when there is a job. Proxies often end requests without an answer after 30 s.
+REMOTE_TIMINGS = WorkerTimings(claim_wait_s=25.0)
 
 
 class Worker:
     """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains.
 
-    `listener` wakes the worker for new jobs. `pool` has a thread for each slot. The worker closes the
-    listener and the pool when it stops. `clock` measures the time of the attempts.
+    `pool` has a thread for each slot. The worker closes the pool and its control plane when it stops. `clock`
+    measures the time of the attempts.
     """
 
     def __init__(
         self,
         tools: Tools,
-        worker_id: str,
         *,
         slots: int,
-        queues: Sequence[str] = ("default",),
-        lease_ms: int = 60_000,
         heartbeat_ms: int = 15_000,
         timings: WorkerTimings = DEFAULT_TIMINGS,
-        listener: Listener | None = None,
         pool: Executor | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._tools, self._worker_id, self._slots = tools, worker_id, slots
-        self._queues, self._lease_ms = queues, lease_ms
+        self._tools, self._slots = tools, slots
         self._timings, self._clock = timings, clock
-        self.lease_keeper = JobLeaseKeeper(tools.store, interval_ms=heartbeat_ms)
+        self.lease_keeper = JobLeaseKeeper(tools.plane, interval_ms=heartbeat_ms)
         self._pool = pool or ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
         self._busy: set[Future[None]] = set()
         self._gate = ClaimGate(tools.self_check, tools.disk)
         self._drains_since = float("inf")
         self._changed = threading.Condition()
-        self._listener = listener or tools.store.database.listen(Topic.INBOX)
         self._loop = BackgroundLoop("euterpe-claims", self._claim_once, on_error=self._pause_claims)
 
     def start(self) -> None:
@@ -73,7 +72,7 @@ class Worker:
         self._tools.sandbox.start()
         self.lease_keeper.start()
         self._loop.start()
-        _log.info("worker_started", slots=self._slots, queues=list(self._queues))
+        _log.info("worker_started", slots=self._slots)
 
     def stop_claiming(self) -> None:
         """Stop claiming. The drain time begins now. `stop` calls this method, too."""
@@ -81,7 +80,7 @@ class Worker:
             self._loop.begin_stop()
             self._drains_since = min(self._drains_since, time.monotonic())
             self._changed.notify_all()
-        self._listener.wake()
+        self._tools.plane.wake()
 
     def stop(self, *, drain_s: float = 0.0) -> bool:
         """Wait up to `drain_s` for running attempts. Then stop those that still run, and release their jobs.
@@ -96,13 +95,13 @@ class Worker:
         with self._changed:
             has_ended = self._changed.wait_for(lambda: not self._busy, self._timings.grace_s)
         self._pool.shutdown(wait=has_ended)
-        # The lease keeper stops last, because leases must be extended until their attempts have ended.
+        # Stop the lease keeper last, because leases must be extended until their attempts have ended.
         self.lease_keeper.stop()
         if not has_ended:
             _log.error(
                 "attempts_abandoned", jobs=[control.job.job_id for control in self.lease_keeper.held()]
             )
-        self._listener.close()
+        self._tools.plane.close()
         self._tools.sandbox.stop()
         self._tools.workdir.close()
         _log.info("worker_stopped")
@@ -115,47 +114,48 @@ class Worker:
                 return None
             free = self._slots - len(self._busy)
         # Claim again until a claim finds nothing. A claim that finds nothing may run a sweep, so that the
-        # next claim does not have to sweep first.
-        if not self._fill_slots(free):
-            self._listener.wait(jittered(self._timings.poll_s))
+        # next claim need not sweep first.
+        self._fill_slots(free)
         return 0.0
 
     def _pause_claims(self, error: Exception) -> float:
         """Log the error and return the pause before the next claim.
 
-        The loop sleeps for this time. It does not wait for the listener, which may be the cause of the error.
+        The loop sleeps for this time. It does not wait for a wake-up, because that wait may have failed.
         """
         _log.error("claim_unexpected_error", exc_info=error)
         self._gate.suspect()
         return jittered(self._timings.poll_s)
 
-    def _fill_slots(self, free: int) -> bool:
-        """Claim jobs for the free slots, if the gate allows it. Return whether any job was claimed."""
+    def _fill_slots(self, free: int) -> None:
+        """Claim jobs for the free slots, if the gate allows it. Without a job, wait."""
+        pause_s = jittered(self._timings.poll_s)
         self._tools.kept.expire()
+        # One large job may have reserved the disk of several slots.
+        free = min(free, self._tools.disk.free_slots())
+        if not self._gate.may_claim() or free <= 0:
+            self._tools.plane.wait(pause_s)
+            return
+        wait_s = self._timings.claim_wait_s
         try:
-            # One large job may have reserved the disk of several slots.
-            free = min(free, self._tools.disk.free_slots())
-            return self._gate.may_claim() and free > 0 and self._claim(free) > 0
-        except StoreError as error:
+            self._claim(free, pause_s if wait_s is None else wait_s)
+        except EuterpeError as error:
             _log.warning("claim_failed", error=str(error))
-            return False
+            self._tools.plane.wait(pause_s)
 
-    def _claim(self, free: int) -> int:
-        jobs = self._tools.store.inbox.claim(
-            self._worker_id, free, queues=self._queues, lease_ms=self._lease_ms
-        )
+    def _claim(self, free: int, wait_s: float) -> None:
+        jobs = self._tools.plane.claim(free, wait_s=wait_s)
         for count, job in enumerate(jobs):
             try:
                 self._begin(job)
             except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(StoreError):  # release the other jobs, too; this job's lease will expire
-                        self._tools.store.inbox.release(left)
+                    with suppress(EuterpeError):  # release the other jobs, too; this job's lease will expire
+                        self._tools.plane.release(left, reason=None, timings={})
                 raise
-        return len(jobs)
 
-    def _begin(self, job: ClaimedJob) -> None:
-        control = AttemptControl(job, float(job.spec["timeout_seconds"]), self._clock)
+    def _begin(self, job: LeasedJob) -> None:
+        control = AttemptControl(job, _timeout_s(job), self._clock)
         self.lease_keeper.keep(control)
         try:
             with self._changed:
@@ -170,12 +170,12 @@ class Worker:
         with self._changed:
             self._busy.discard(future)
             self._changed.notify_all()
-        self._listener.wake()
+        self._tools.plane.wake()
 
     def _run(self, control: AttemptControl) -> None:
         job = control.job
         with structlog.contextvars.bound_contextvars(
-            worker_id=self._worker_id,
+            worker_id=job.worker_id,
             job_id=job.job_id,
             attempt=job.attempt_count,
             claim_version=job.claim_version,
@@ -185,3 +185,12 @@ class Worker:
                     self._gate.suspect()
             finally:
                 self.lease_keeper.drop(control)
+
+
+def _timeout_s(job: LeasedJob) -> float:
+    """Return the timeout of an attempt.
+
+    A newer release may write the timeout in another way. The attempt then releases the job at once.
+    """
+    given = job.spec.get("timeout_seconds")
+    return float(given) if isinstance(given, int | float) else _USUAL_TIMEOUT_S

@@ -7,10 +7,11 @@ import pytest
 
 from euterpe.domain.spec import parse_spec
 from euterpe.store.store import Store
-from euterpe.worker.attempt import Attempt, Tools
+from euterpe.worker.attempt import Attempt
 from euterpe.worker.attempt_control import AttemptControl
+from euterpe.worker.tools import Tools
 from tests.media.clips import Clips
-from tests.store.jobs import claim_one
+from tests.worker.planes import claim_leased
 
 POSTER = {"name": "poster", "type": "image", "at": ["0s"]}
 FILM = {"name": "film", "type": "mp4", "audio": None}
@@ -26,7 +27,7 @@ def _started(tools: Tools) -> Iterator[None]:
 
 @pytest.fixture
 def damaged_in_the_middle(clips: Clips, tmp_path: Path) -> None:
-    """Put `source.mp4` into the folder: its first picture can be decoded, and not all of the others."""
+    """Write `source.mp4` into the folder. Its first picture can be decoded, but some later ones cannot."""
     film = clips.make("long.mp4").read_bytes()
     first, last = film.index(b"mdat"), film.index(b"moov")
     hole = (first + last) // 2
@@ -34,7 +35,7 @@ def damaged_in_the_middle(clips: Clips, tmp_path: Path) -> None:
 
 
 def run(store: Store, tools: Tools, folder: Path, *outputs: Mapping[str, object]) -> str:
-    """Run a job for `source.mp4` of the folder. Return its id."""
+    """Run a job for `source.mp4` in the folder. Return the id of the job."""
     (folder / "out").mkdir()
     spec = {
         "source": {"url": f"file://{folder}/source.mp4"},
@@ -42,7 +43,7 @@ def run(store: Store, tools: Tools, folder: Path, *outputs: Mapping[str, object]
         "outputs": list(outputs),
     }
     job_id = store.submit(parse_spec(spec), "r1").result(timeout=60).job_id
-    Attempt(tools, AttemptControl(claim_one(store), 60)).run()
+    Attempt(tools, AttemptControl(claim_leased(store), 60)).run()
     return job_id
 
 
@@ -50,7 +51,7 @@ def run(store: Store, tools: Tools, folder: Path, *outputs: Mapping[str, object]
 def test_an_optional_output_whose_encode_fails_is_named_and_left_out(
     store: Store, tools: Tools, tmp_path: Path
 ) -> None:
-    """The job failed, because the check looked for the file that was not made."""
+    """Such a job once failed, because the check required the file that was not made."""
     job_id = run(store, tools, tmp_path, POSTER, {**FILM, "optional": True})
     row = store.jobs.get(job_id)
     assert row.status == "succeeded", row.last_error

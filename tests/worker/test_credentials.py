@@ -12,15 +12,13 @@ from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.spec import JobSpec
 from euterpe.domain.units import iso
-from euterpe.net.egress import Egress
-from euterpe.net.policy import EgressPolicy
 from euterpe.storage.errors import StorageError
 from euterpe.store.store import Store
 from euterpe.worker.attempt_control import AttemptControl
 from euterpe.worker.credentials import CredentialAccess
 from tests.key_providers import WatchedKeyProvider
-from tests.store.jobs import claim_one
 from tests.worker.job_secrets import CREDENTIALS, submit
+from tests.worker.planes import claim_leased, store_plane
 
 
 @pytest.fixture
@@ -31,12 +29,12 @@ def provider(ring: LocalKeyRing) -> WatchedKeyProvider:
 @pytest.fixture
 def access(url: str, provider: WatchedKeyProvider) -> Iterator[CredentialAccess]:
     """Yield access to credentials that expire in 30 s, without a wait for the keys."""
-    with Store(url, provider, sweep_every_ms=0) as store, Egress(EgressPolicy(())) as egress:
+    with Store(url, provider, sweep_every_ms=0) as store, store_plane(store) as plane:
         expires_at = iso(int(time.time() * 1000) + 30_000)
         credentials = {**CREDENTIALS, "expires_at": expires_at}
         submit(store, credentials=credentials, refresh_url="https://127.0.0.1:1/refresh")
-        control = AttemptControl(claim_one(store), 60, keys_wait_s=0.0)
-        yield CredentialAccess(store, egress, control, max_refreshes=3)
+        control = AttemptControl(claim_leased(store), 60, keys_wait_s=0.0)
+        yield CredentialAccess(plane, control)
 
 
 def test_credentials_that_expire_soon_are_used_while_the_keys_are_away(

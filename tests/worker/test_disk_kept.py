@@ -1,4 +1,4 @@
-"""Tests of disk reservations beside kept sources, which take only space that no attempt has reserved."""
+"""Tests of disk reservations with kept sources, which may use only space that no attempt has reserved."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ RESERVE = 100 * MIB
 
 
 class SimulatedDisk:
-    """A disk of `SIZE` bytes on which files are sparse, but count with their size."""
+    """A simulated disk of `SIZE` bytes. Its files are sparse, but count with their full size."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.others = path, 0
@@ -78,7 +78,7 @@ def test_what_growing_outputs_need_is_freed(
     job = ledger.open()
     job.reserve(10 * MIB)
     keep(kept, tmp_path, 350 * MIB, "a")
-    disk.others = 40 * MIB  # the files of the job, which the disk does not see
+    disk.others = 40 * MIB  # stands for the files of the job, which this test does not write
     job.hold(40 * MIB)
     assert "a" not in kept
 

@@ -11,10 +11,10 @@ from euterpe.net.errors import EgressUnreachable
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
 from euterpe.storage.files import os_error_as_storage_error
 from euterpe.storage.transfer import ObjectInfo
-from euterpe.worker.attempt import Tools
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.health import ClaimGate, SelfCheck, WorkerFault, exhaustion_in, full_disk_in
 from euterpe.worker.kept_sources import FileState, SourceIdentity
+from euterpe.worker.tools import Tools
 
 
 class ScriptedCheck(SelfCheck):

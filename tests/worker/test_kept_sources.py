@@ -1,4 +1,4 @@
-"""Tests of sources that are kept for a retry: only unaltered ones, only with room, and only for their job."""
+"""Tests of kept sources: only unaltered sources are kept, only if there is room, and only for their job."""
 
 import mmap
 import os
@@ -150,7 +150,7 @@ def test_a_source_that_was_altered_while_it_was_kept_is_not_taken(
 
 
 def await_tick(path: Path) -> None:
-    """Wait until the clock of the file system has moved on. A child needs longer than that to start."""
+    """Wait for the next tick of the file system's clock. Starting a child takes longer than a tick."""
     probe = path.with_name("probe")
     changed = path.stat().st_ctime_ns
     while True:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from euterpe.control.store_plane import StorePlane
+from euterpe.domain.leased_job import LeasedJob
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
@@ -20,12 +22,12 @@ from tests.clock import SettableClock
 
 
 @pytest.fixture
-def lease_keeper(store: Store) -> JobLeaseKeeper:
-    return JobLeaseKeeper(store, interval_ms=10)
+def lease_keeper(plane: StorePlane) -> JobLeaseKeeper:
+    return JobLeaseKeeper(plane, interval_ms=10)
 
 
 def test_a_beat_keeps_the_lease(
-    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: ClaimedJob
+    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: LeasedJob
 ) -> None:
     control = AttemptControl(job, 60)
     lease_keeper.keep(control)
@@ -37,7 +39,7 @@ def test_a_beat_keeps_the_lease(
 
 
 def test_a_job_that_somebody_else_has_is_lost(
-    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: ClaimedJob
+    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: LeasedJob
 ) -> None:
     control = AttemptControl(job, 60)
     lease_keeper.keep(control)
@@ -49,7 +51,7 @@ def test_a_job_that_somebody_else_has_is_lost(
 
 
 def test_a_cancel_is_seen_at_the_next_beat(
-    store: Store, lease_keeper: JobLeaseKeeper, job: ClaimedJob
+    store: Store, lease_keeper: JobLeaseKeeper, job: LeasedJob
 ) -> None:
     control = AttemptControl(job, 60)
     lease_keeper.keep(control)
@@ -60,7 +62,7 @@ def test_a_cancel_is_seen_at_the_next_beat(
         control.check()
 
 
-def test_a_lost_lease_comes_before_every_other_reason(job: ClaimedJob) -> None:
+def test_a_lost_lease_comes_before_every_other_reason(job: LeasedJob) -> None:
     control = AttemptControl(job, 60)
     control.end(CancelRequested())
     control.end(WorkerStopping())
@@ -72,7 +74,7 @@ def test_a_lost_lease_comes_before_every_other_reason(job: ClaimedJob) -> None:
         control.check()
 
 
-def test_an_attempt_ends_at_its_time_limit(job: ClaimedJob) -> None:
+def test_an_attempt_ends_at_its_time_limit(job: LeasedJob) -> None:
     now = 0.0
     control = AttemptControl(job, 60, clock=lambda: now)
     control.check()
@@ -82,7 +84,7 @@ def test_an_attempt_ends_at_its_time_limit(job: ClaimedJob) -> None:
     assert control.seconds_left == 0.0
 
 
-def test_a_wait_ends_with_its_reason(job: ClaimedJob) -> None:
+def test_a_wait_ends_with_its_reason(job: LeasedJob) -> None:
     control = AttemptControl(job, 3600)
     stopper = threading.Timer(0.01, control.end, [WorkerStopping()])
     stopper.start()
@@ -92,13 +94,13 @@ def test_a_wait_ends_with_its_reason(job: ClaimedJob) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("unavailable"), RuntimeError("unexpected")])
-def test_a_failed_heartbeat_is_repeated_within_a_second(store: Store, error: Exception) -> None:
+def test_a_failed_heartbeat_is_repeated_within_a_second(plane: StorePlane, error: Exception) -> None:
     """At the interval of 15 s, the leases would expire before the fourth attempt."""
-    assert JobLeaseKeeper(store, interval_ms=15_000).pause_after(error) <= 1.0
+    assert JobLeaseKeeper(plane, interval_ms=15_000).pause_after(error) <= 1.0
 
 
 def test_heartbeats_go_on_after_the_database_was_unavailable(
-    store: Store, lease_keeper: JobLeaseKeeper, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+    store: Store, lease_keeper: JobLeaseKeeper, job: LeasedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats, beat = threading.Semaphore(0), store.inbox.heartbeat
     errors: list[Exception] = [RuntimeError("unexpected"), StoreUnavailable("unavailable")]
@@ -118,7 +120,7 @@ def test_heartbeats_go_on_after_the_database_was_unavailable(
 
 
 def test_dropping_an_attempt_leaves_a_later_one_of_the_same_job(
-    lease_keeper: JobLeaseKeeper, job: ClaimedJob
+    lease_keeper: JobLeaseKeeper, job: LeasedJob
 ) -> None:
     before, after = AttemptControl(job, 60), AttemptControl(job, 60)
     lease_keeper.keep(before)
@@ -128,7 +130,7 @@ def test_dropping_an_attempt_leaves_a_later_one_of_the_same_job(
 
 
 def test_an_attempt_that_never_returns_loses_its_lease(
-    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: ClaimedJob
+    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: LeasedJob
 ) -> None:
     """An attempt with a call that never returns must not keep its lease for ever."""
     now = 0.0
@@ -141,3 +143,12 @@ def test_an_attempt_that_never_returns_loses_its_lease(
     clock.advance(900)
     store.inbox.sweep()
     assert store.jobs.get(job.job_id).status == "queued"
+
+
+def test_the_interval_is_that_of_the_control_plane(plane: StorePlane, job: LeasedJob) -> None:
+    lease_keeper = JobLeaseKeeper(plane, interval_ms=15_000)
+    lease_keeper.keep(AttemptControl(job, 60))
+    assert lease_keeper.interval_s == 15.0
+    plane.heartbeat_interval_s = 0.75
+    lease_keeper.keep(AttemptControl(job, 60))
+    assert lease_keeper.interval_s == 0.75

@@ -1,9 +1,11 @@
 """Tests of the documents that describe the outputs of a job."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from euterpe.media.encoding.renditions import MadeTrack
 from euterpe.media.encoding.verify import MadeFile
 from euterpe.storage.transfer import Stored
 from euterpe.worker.output_documents import MAX_FILES_BYTES, output_documents
@@ -52,3 +54,26 @@ def test_twenty_large_outputs_share_the_bound() -> None:
     found = documents(*made)
     assert len(json.dumps(found)) < MAX_FILES_BYTES + 20 * 1024
     assert min(len(document["files"]) for document in found) > 30
+
+
+def picture(quality: dict[str, float] | None) -> MadeTrack:
+    return MadeTrack("video", "h264", 1280, 720, 1_000_000, None, quality=quality)
+
+
+def test_the_quality_of_a_ladder_has_the_lowest_of_each_score() -> None:
+    upper = {"vmaf": 95.0, "psnr": 38.0, "crf": 20, "predicted_vmaf": 94.5}
+    lower = {"vmaf": 90.0, "psnr": 40.0, "crf": 31, "predicted_vmaf": 91.5}
+    tracks = (picture(upper), picture(lower), replace(picture(None), kind="audio"))
+    (document,) = documents(replace(file("hls", "hls/master.m3u8"), tracks=tracks))
+    assert document["quality"] == {"vmaf": 90.0, "psnr": 38.0}
+    assert [one["quality"] for one in document["renditions"]] == [upper, lower, None]
+
+
+def test_the_quality_of_a_film_is_that_of_its_picture() -> None:
+    known = {"vmaf": 93.4, "crf": 31, "predicted_vmaf": 93.1, "sample_seconds": 12.0}
+    film, plain = (
+        replace(file("mp4", "mp4.mp4"), tracks=(picture(known),)),
+        replace(file("plain", "plain.mp4"), tracks=(picture(None),)),
+    )
+    found = documents(film, plain)
+    assert [document["quality"] for document in found] == [known, None]

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from euterpe.control.store_plane import StorePlane
 from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.leased_job import End, LeasedJob
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreUnavailable
-from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.worker.attempt_control import AttemptControl, LeaseLost
 from euterpe.worker.recorder import AttemptRecorder
@@ -18,8 +19,8 @@ from tests.store.jobs import event_types
 
 
 @pytest.fixture
-def recorder(store: Store, job: ClaimedJob) -> AttemptRecorder:
-    return AttemptRecorder(store, AttemptControl(job, 60))
+def recorder(plane: StorePlane, job: LeasedJob) -> AttemptRecorder:
+    return AttemptRecorder(plane, AttemptControl(job, 60))
 
 
 @pytest.fixture
@@ -32,9 +33,9 @@ def lose_lease(store: Store, clock: SettableClock) -> Callable[[], None]:
 
 
 def test_progress_that_has_not_moved_is_not_reported_again(
-    store: Store, job: ClaimedJob, clock: SettableClock
+    store: Store, plane: StorePlane, job: LeasedJob, clock: SettableClock
 ) -> None:
-    recorder = AttemptRecorder(store, AttemptControl(job, 60), report_every_s=0.0)
+    recorder = AttemptRecorder(plane, AttemptControl(job, 60), report_every_s=0.0)
     before = store.jobs.get(job.job_id).updated_at
     for percent in (10.0, 10.0, 4.0):
         clock.advance(100)
@@ -44,7 +45,7 @@ def test_progress_that_has_not_moved_is_not_reported_again(
 
 
 def test_each_step_starts_from_the_status_that_the_last_one_set(
-    store: Store, job: ClaimedJob, recorder: AttemptRecorder
+    store: Store, job: LeasedJob, recorder: AttemptRecorder
 ) -> None:
     recorder.advance(JobStatus.FETCHING)
     recorder.advance(JobStatus.PROCESSING, source_info={"duration_seconds": 2.0})
@@ -53,7 +54,7 @@ def test_each_step_starts_from_the_status_that_the_last_one_set(
 
 
 def test_a_step_without_the_lease_is_refused(
-    store: Store, job: ClaimedJob, recorder: AttemptRecorder, lose_lease: Callable[[], None]
+    store: Store, job: LeasedJob, recorder: AttemptRecorder, lose_lease: Callable[[], None]
 ) -> None:
     lose_lease()
     with pytest.raises(LeaseLost):
@@ -61,14 +62,14 @@ def test_a_step_without_the_lease_is_refused(
     with pytest.raises(LeaseLost):
         recorder.report(10.0)
     with pytest.raises(LeaseLost):
-        recorder.prove_ownership()
-    recorder.fail(JobError(ErrorCode.ENCODE_FAILED, "…", "claimed"), {})
-    recorder.release({})
+        recorder.prove_ownership(refers=False)
+    assert recorder.fail(JobError(ErrorCode.ENCODE_FAILED, "…", "claimed"), {}) is End.STALE
+    assert recorder.release({}) is End.STALE
     assert event_types(store, job.job_id) == ["claimed", "queued"]
 
 
 def test_a_step_whose_response_was_lost_is_looked_up(
-    store: Store, job: ClaimedJob, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
+    store: Store, job: LeasedJob, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transition is committed, and the connection breaks before the response arrives."""
     submit = store.inbox.submit_advance
@@ -84,9 +85,9 @@ def test_a_step_whose_response_was_lost_is_looked_up(
     assert event_types(store, job.job_id) == ["claimed", "fetching"]
 
 
-def test_reports_are_at_least_a_second_apart(store: Store, job: ClaimedJob) -> None:
+def test_reports_are_at_least_a_second_apart(store: Store, plane: StorePlane, job: LeasedJob) -> None:
     now = [0.0]
-    recorder = AttemptRecorder(store, AttemptControl(job, 60, clock=lambda: now[0]))
+    recorder = AttemptRecorder(plane, AttemptControl(job, 60, clock=lambda: now[0]))
     for now[0], percent, shown in [(0.0, 10.0, 10.0), (0.9, 20.0, 10.0), (1.0, 30.0, 30.0)]:
         recorder.report(percent)
         assert store.jobs.get(job.job_id).progress == shown

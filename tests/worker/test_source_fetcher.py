@@ -1,4 +1,4 @@
-"""Tests of the source of an attempt: fetched, or taken from an earlier attempt, with its room reserved."""
+"""Tests of the source of an attempt: it is fetched or a kept source is taken, and disk space is reserved."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from euterpe.domain.spec import JobSpec, Source, parse_spec
+from euterpe.domain.source import Source
+from euterpe.domain.spec import JobSpec, parse_spec
 from euterpe.net.limits import OnWait
 from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
@@ -24,7 +25,7 @@ CONTENT = bytes(2 * MIB)
 
 
 class SmallDisk:
-    """A disk of 4 MiB, of which the ledger keeps 1 MiB free."""
+    """A disk of 4 MiB. The ledger keeps 1 MiB of it free."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,7 +56,7 @@ class FakeStorage:
 
 
 class FakeAccess:
-    """Access to the credentials of one job, or of another version of them for each call."""
+    """Access to the credentials of one job. With `refreshes`, each call gets a new version of them."""
 
     def __init__(self, *, refreshes: bool = False) -> None:
         self._refreshes = refreshes

@@ -11,8 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from euterpe.bench.sql import erase_jobs
+from euterpe.control.store_plane import StorePlane
 from euterpe.crypto.keyfile import activate_key, add_key, remove_key
 from euterpe.crypto.local_key_ring import FileKeyRing
+from euterpe.domain.leased_job import LeasedJob
+from euterpe.domain.release_limits import ReleaseLimits
 from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED
@@ -20,18 +23,21 @@ from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
-from euterpe.worker.attempt import Tools
+from euterpe.worker.tools import Tools
 from euterpe.worker.worker import Worker, WorkerTimings
 from tests.breaking_listener import BreakingListener
 from tests.media.clips import Clips
 from tests.worker.job_secrets import alter_seal, submit
+from tests.worker.planes import store_plane
 
+# A job whose storage this worker lacks fails at once.
+NO_RELEASES = ReleaseLimits(least_bounded=0, elsewhere_ms=0)
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
 
 @contextmanager
 def running_worker(tools: Tools, **options: Any) -> Iterator[Worker]:
-    worker = Worker(tools, "w1", slots=1, **options)
+    worker = Worker(tools, slots=1, **options)
     worker.start()
     try:
         yield worker
@@ -76,9 +82,10 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
     ring_file = tmp_path / "kek.json"
     add_key(ring_file, "k1")
     with (
-        Store(url, FileKeyRing(ring_file), sweep_every_ms=0) as worker_store,
+        Store(url, FileKeyRing(ring_file), sweep_every_ms=0, release_limits=NO_RELEASES) as worker_store,
         Store(url, FileKeyRing(ring_file)) as api_store,
-        running_worker(replace(tools, store=worker_store)),
+        store_plane(worker_store) as plane,
+        running_worker(replace(tools, plane=plane)),
     ):
         for number in range(2, 5):
             activate_key(ring_file, add_key(ring_file, f"k{number}"))
@@ -105,6 +112,30 @@ def test_claims_go_on_after_the_listener_broke(
         return claim(*arguments, **options)
 
     monkeypatch.setattr(store.inbox, "claim", claim_or_fail)
-    with running_worker(tools, listener=listener, timings=WorkerTimings(poll_s=0.03)):
+    with (
+        store_plane(store, listener=listener) as plane,
+        running_worker(replace(tools, plane=plane), timings=WorkerTimings(poll_s=0.03)),
+    ):
         assert listener.broke.wait(60)
         assert wait_for_end(store, submit_sound()).status == "succeeded"
+
+
+def test_a_claim_may_wait_longer_than_the_pause_after_a_failure(
+    plane: StorePlane, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A remote worker polls long, but its next claim after an outage must come soon."""
+    waits, came_again = list[float](), threading.Event()
+
+    def claim(_: int, *, wait_s: float) -> list[LeasedJob]:
+        waits.append(wait_s)
+        if len(waits) == 1:
+            raise StoreUnavailable("it is away")
+        came_again.set()
+        plane.wait(wait_s)
+        return []
+
+    monkeypatch.setattr(plane, "claim", claim)
+    timings = WorkerTimings(poll_s=0.01, claim_wait_s=3600.0)
+    with running_worker(tools, timings=timings):
+        assert came_again.wait(60)
+    assert set(waits) == {3600.0}

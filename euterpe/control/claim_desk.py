@@ -1,0 +1,257 @@
+"""The long polls of remote workers: one thread claims for all waiting workers, in the order of their arrival.
+
+A claim for a worker whose queues were empty a moment ago would find nothing. So the desk remembers which
+queues were empty at the last claim, and forgets this at each wake-up and at each poll. However many workers
+wait, they cost about one claim per poll interval.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import structlog
+
+from euterpe.control.waiting_claims import Waiting, WaitingClaims
+from euterpe.domain.leased_job import Unavailable
+from euterpe.runtime.background_loop import BackgroundLoop
+from euterpe.runtime.retry import jittered
+from euterpe.store.checks import MAX_BATCH
+from euterpe.store.engine.wakeup import Listener
+from euterpe.store.queue.claims import ClaimRequest
+from euterpe.store.queue.inbox import ClaimedJob
+
+_log = structlog.get_logger(__name__)
+
+ClaimFor = Callable[[Sequence[ClaimRequest]], Sequence[Sequence[ClaimedJob]]]
+# Returns those ids under which a claim was carried out before. The answers to these claims were lost.
+FindRepeated = Callable[[Sequence[str]], Collection[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeskTimings:
+    """Durations of a claim desk, in seconds."""
+
+    poll_s: float = 1.0  # the pause between two claims without a wake-up, with a jitter of ±50 %
+    # With SQLite every commit causes a wake-up, also one that brings no job. The pause after a claim that
+    # found nothing bounds the cost of these wake-ups.
+    empty_pause_s: float = 0.01
+
+    remembered_s: float = 60.0  # a copy of a claim that arrives later than this is a new claim
+
+
+DEFAULT_TIMINGS = DeskTimings()
+
+
+class ClaimDesk:
+    """The waiting workers of one process, and the thread that claims for them. Thread-safe.
+
+    The desk closes the listener when it stops. One claim serves up to `most_at_once` workers, and takes up to
+    `most_jobs` jobs.
+    """
+
+    def __init__(
+        self,
+        claim_for: ClaimFor,
+        find_repeated: FindRepeated,
+        listener: Listener,
+        *,
+        most_at_once: int = 64,
+        most_jobs: int = MAX_BATCH,
+        most_waiting: int = 10_000,
+        timings: DeskTimings = DEFAULT_TIMINGS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._claim_for, self._find_repeated, self._listener = claim_for, find_repeated, listener
+        self._most_at_once, self._most_jobs, self._most_waiting = most_at_once, most_jobs, most_waiting
+        self._timings, self._clock = timings, clock
+        self._waiting = WaitingClaims(clock=clock, remembered_s=timings.remembered_s)
+        self._empty: set[str] = set()  # the queues that were empty at the last claim
+        self._polls_at = float("-inf")
+        self.is_failing = False  # the last claim failed
+        self._lock = threading.Lock()
+        self._loop = BackgroundLoop("euterpe-claim-desk", self._serve, on_error=self._pause_after)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Answer all waiting workers with no jobs, and then stop."""
+        self.begin_stop()
+        self._loop.stop()
+        self._answer_all()
+        self._listener.close()
+
+    def begin_stop(self) -> None:
+        """Answer all waiting workers with no jobs. Refuse workers that arrive later."""
+        self._loop.begin_stop()
+        self._answer_all()
+        self._listener.wake()
+
+    def _answer_all(self) -> None:
+        """Answer the waiting workers, except those for which the claim thread claims now."""
+        with self._lock:
+            left = [one for one in self._waiting if not one.is_claiming]
+            for one in left:
+                self._waiting.remove(one)
+        for one in left:
+            # An earlier claim with the same id may have taken jobs, so the worker must repeat its claim.
+            if one.is_new or one.is_urgent:
+                one.jobs.set_exception(Unavailable("the service is stopping; try again"))
+            else:
+                one.jobs.set_result(())
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._loop.is_stopping
+
+    def enter(self, request: ClaimRequest, *, waits: bool = True) -> Waiting:
+        """Let a worker wait for jobs. Raise `Unavailable` if too many workers wait, or after `stop`.
+
+        A worker that does not wait gets the result of one claim, which may be empty.
+        """
+        waiting = Waiting(request, is_new=request.claim_id is not None, is_urgent=not waits)
+        with self._lock:
+            if self._loop.is_stopping:
+                raise Unavailable("the service is stopping; try again")
+            if len(self._waiting) >= self._most_waiting:
+                raise Unavailable(f"{self._most_waiting} workers wait for jobs already; try again")
+            if not self._waiting.add(waiting):
+                waiting.jobs.set_result(())
+                return waiting
+        self._listener.wake()
+        return waiting
+
+    def leave(self, waiting: Waiting) -> bool:
+        """End a wait. Return False if the desk has an answer for the worker, or looks for one right now.
+
+        Then the worker gets the result of this look, which may be empty.
+        """
+        with self._lock:
+            claim_id = waiting.request.claim_id
+            # A claim for a copy of the request counts, too: its jobs would be unknown to the worker.
+            is_claiming = waiting.is_claiming or self._waiting.busy(claim_id)
+            if waiting.is_new or waiting.is_urgent or is_claiming:
+                waiting.is_urgent = True
+                return False
+            has_left = self._waiting.remove(waiting)
+            left = self._waiting.end(claim_id) if has_left else []
+        for one in left:
+            one.jobs.set_result(())
+        return has_left
+
+    def give_up(self, waiting: Waiting) -> None:
+        """End a wait whose worker repeats its claim later. Jobs that were claimed stay with the claim id."""
+        with self._lock:
+            self._waiting.remove(waiting)
+
+    def end_claim(self, claim_id: str) -> Sequence[Waiting]:
+        """End the waits with this claim id.
+
+        Return those for which the desk claims right now: they get the result, which may be empty.
+        """
+        with self._lock:
+            ended, busy = self._waiting.end(claim_id), self._waiting.busy(claim_id)
+            for one in busy:
+                one.is_urgent = True
+        for one in ended:
+            one.jobs.set_result(())
+        return busy
+
+    # -- the claim thread
+
+    def _serve(self) -> float:
+        try:
+            self._serve_once()
+        finally:
+            # `begin_stop` has left out the workers of the last claim.
+            if self._loop.is_stopping:
+                self._answer_all()
+        return 0.0
+
+    def _serve_once(self) -> None:
+        self._find_repetitions()
+        if batch := self._next_batch():
+            self._claim(batch)
+        elif self._listener.wait(max(0.0, self._polls_at - self._clock())) or self._clock() >= self._polls_at:
+            self._forget_empty()
+
+    def _find_repetitions(self) -> None:
+        """Find new workers whose claim was carried out before. They get a claim even if queues are empty."""
+        with self._lock:
+            new = [one for one in self._waiting if one.is_new]
+        if not new:
+            return
+        repeated = self._find_repeated([one.request.claim_id or "" for one in new])
+        for one in new:
+            one.is_urgent |= one.request.claim_id in repeated
+            one.is_new = False
+
+    def _is_ready(self, one: Waiting) -> bool:
+        return one.is_urgent or not self._empty.issuperset(one.request.queues)
+
+    def _next_batch(self) -> list[Waiting]:
+        with self._lock:
+            batch = list(islice(filter(self._is_ready, self._waiting), self._most_at_once))
+            for one in batch:
+                one.is_claiming = True
+        return batch
+
+    def _claim(self, batch: Sequence[Waiting]) -> None:
+        try:
+            claimed = self._claim_for([one.request for one in batch])
+        except BaseException:
+            # The claim may be committed, and only its answer lost. So look for the jobs of these claims.
+            for one in batch:
+                one.is_new, one.is_claiming = one.request.claim_id is not None, False
+            raise
+        self.is_failing = False
+        self._remember_empty(batch, claimed)
+        for one, jobs in zip(batch, claimed, strict=True):
+            if jobs or one.is_urgent:
+                self._answer(one, jobs)
+            one.is_claiming = False
+        self._look_again_for({one.request.claim_id for one, jobs in zip(batch, claimed, strict=True) if jobs})
+        if not any(claimed):
+            self._loop.sleep(self._timings.empty_pause_s)
+
+    def _remember_empty(self, batch: Sequence[Waiting], claimed: Sequence[Sequence[ClaimedJob]]) -> None:
+        """Remember the queues that had too few jobs. A full claim, and a repeated one, do not show this."""
+        if sum(map(len, claimed)) >= self._most_jobs:
+            return
+        for one, jobs in zip(batch, claimed, strict=True):
+            if len(jobs) < one.request.limit and not one.is_urgent:
+                self._empty.update(one.request.queues)
+
+    def _look_again_for(self, claim_ids: Collection[str | None]) -> None:
+        """Let requests share the answer of an earlier request with the same claim id.
+
+        A proxy or a worker may send a request twice. The second one may be in a later batch.
+        """
+        with self._lock:
+            for one in self._waiting:
+                if one.request.claim_id is not None and one.request.claim_id in claim_ids:
+                    one.is_new = True
+
+    def _answer(self, waiting: Waiting, jobs: Sequence[ClaimedJob]) -> None:
+        with self._lock:
+            is_waiting = self._waiting.remove(waiting)  # the worker may have given up
+            left = self._waiting.end(waiting.request.claim_id) if is_waiting and not jobs else []
+        if is_waiting:
+            waiting.jobs.set_result(jobs)
+        for one in left:
+            one.jobs.set_result(())
+
+    def _forget_empty(self) -> None:
+        self._polls_at = self._clock() + jittered(self._timings.poll_s)
+        self._empty.clear()
+
+    def _pause_after(self, error: Exception) -> float:
+        """Log the error of a claim. The workers of its batch go on waiting."""
+        self.is_failing = True
+        if isinstance(error, Unavailable):
+            _log.warning("claim_failed", code=error.code, error=str(error))
+        else:
+            _log.error("claim_unexpected_error", exc_info=error)
+        return jittered(self._timings.poll_s)

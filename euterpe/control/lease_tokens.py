@@ -1,0 +1,128 @@
+"""Lease tokens: they prove that a worker was given a claim. They are not stored.
+
+A token is `elt1.KEY_ID.BODY.MAC`. BODY is base64url of the job id (16 bytes), the attempt id (16 bytes) and
+the claim version (8 bytes). MAC is base64url of the first 16 bytes of
+HMAC-SHA256(key, "euterpe-lease-v1" 0 KEY_ID 0 principal 0 BODY).
+
+A token shows who may ask. Whether the claim still owns the job is decided by the fence of each write only.
+Tokens are deterministic, so a repeated claim gets the same token again.
+"""
+
+import hmac
+import re
+import struct
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from euterpe.domain.errors import EuterpeError
+
+_PREFIX, _LABEL = "elt1", b"euterpe-lease-v1"
+_KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_TOKEN = re.compile(r"elt1\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{54})\.[A-Za-z0-9_-]{22}")
+_BODY = struct.Struct(">16s16sQ")
+_KEY_BYTES, _MAC_BYTES = 32, 16
+# A new key is used for new tokens after this time. The old key stays valid for days.
+_KEPT_S = 30.0
+# A token with an unknown key id causes at most one read of the keys in this time.
+_MISSES_EVERY_S = 1.0
+
+
+class InvalidLeaseToken(EuterpeError):
+    """The token is malformed or forged, or belongs to another API key, job or attempt."""
+
+    code = "invalid_lease_token"
+
+    def __init__(self) -> None:
+        super().__init__("the lease token is not valid for this API key, job and attempt")
+
+
+@dataclass(frozen=True)
+class LeaseKey:
+    key_id: str
+    key: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not _KEY_ID.fullmatch(self.key_id):
+            raise ValueError("key_id must be 1 to 32 characters of A-Z, a-z, 0-9, _ and -")
+        if len(self.key) < _KEY_BYTES:
+            raise ValueError(f"a lease key must have at least {_KEY_BYTES} bytes")
+
+
+@dataclass(frozen=True)
+class LeaseClaim:
+    """The claim that a token stands for."""
+
+    job_id: str
+    attempt_id: str
+    claim_version: int
+
+
+class LeaseTokens:
+    """Make and verify lease tokens. Thread-safe.
+
+    `keys` returns the valid keys, newest first. Its result is kept for `kept_s`.
+    """
+
+    def __init__(
+        self,
+        keys: Callable[[], Sequence[LeaseKey]],
+        *,
+        kept_s: float = _KEPT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read_keys, self._kept_s, self._clock = keys, kept_s, clock
+        self._keys: Sequence[LeaseKey] = ()
+        self._read_at = float("-inf")
+
+    def mint(self, claim: LeaseClaim, principal: str) -> str:
+        """Return the token of `claim` for the API keys of `principal`."""
+        return _token(self._keys_of_age(self._kept_s)[0], claim, principal)
+
+    def verify(self, token: str, principal: str, *, job_id: str, attempt_id: str | None = None) -> LeaseClaim:
+        """Return the claim of `token`. Raise `InvalidLeaseToken`.
+
+        The call that brought the token names `job_id`, and some calls name `attempt_id`.
+        """
+        shape = _TOKEN.fullmatch(token)
+        if shape is None:
+            raise InvalidLeaseToken
+        key, claim = self._key(shape[1]), _claim_of(shape[2])
+        # The whole token is compared, so no second spelling of a token is accepted.
+        if key is None or not hmac.compare_digest(_token(key, claim, principal), token):
+            raise InvalidLeaseToken
+        if claim.job_id != job_id or attempt_id not in (None, claim.attempt_id):
+            raise InvalidLeaseToken
+        return claim
+
+    def _key(self, key_id: str) -> LeaseKey | None:
+        """Return the key with this id. Read the keys again if another process may have added it."""
+        for age_s in (self._kept_s, _MISSES_EVERY_S):
+            for key in self._keys_of_age(age_s):
+                if key.key_id == key_id:
+                    return key
+        return None
+
+    def _keys_of_age(self, age_s: float) -> Sequence[LeaseKey]:
+        if self._clock() - self._read_at > age_s:
+            self._keys, self._read_at = self._read_keys(), self._clock()
+        return self._keys
+
+
+def _token(key: LeaseKey, claim: LeaseClaim, principal: str) -> str:
+    ids = (UUID(claim.job_id).bytes, UUID(claim.attempt_id).bytes)
+    body = _text(_BODY.pack(*ids, claim.claim_version))
+    signed = b"\0".join((_LABEL, key.key_id.encode(), principal.encode(), body.encode()))
+    mac = hmac.digest(key.key, signed, "sha256")[:_MAC_BYTES]
+    return f"{_PREFIX}.{key.key_id}.{body}.{_text(mac)}"
+
+
+def _claim_of(body: str) -> LeaseClaim:
+    job, attempt, claim_version = _BODY.unpack(urlsafe_b64decode(body + "=="))
+    return LeaseClaim(str(UUID(bytes=job)), str(UUID(bytes=attempt)), claim_version)
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,165 @@
+"""The reports of remote workers: heartbeats, statuses and ends, each with the token of its lease.
+
+Reports that arrive together share a transaction. The token is verified in the thread that writes, because
+the keys of the tokens are read from the database now and then.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from euterpe.control.lease_tokens import InvalidLeaseToken, LeaseTokens
+from euterpe.domain.errors import EuterpeError, InvalidSpec, InvalidTransition
+from euterpe.domain.leased_job import ProgressFigures
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import JobStatus
+from euterpe.store.engine.group_commit import GroupCommit
+from euterpe.store.queue.attempt_answers import (
+    AttemptEnd,
+    AttemptKey,
+    Completion,
+    EndAnswer,
+    EndRefused,
+    FailedAttempt,
+    ReleasedAttempt,
+    ReportRefusal,
+)
+from euterpe.store.queue.attempt_reports import Advanced, ReportedHeartbeat, ReportedStatus
+from euterpe.store.queue.inbox import ExtendedLease
+from euterpe.store.store import Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+# 1,000 workers send about 70 heartbeats per second, which came to 1.7 per transaction without this pause.
+_GATHER_S = 0.015
+
+
+@dataclass(frozen=True)
+class LeaseProof:
+    """The proof of a lease that a worker sends. `principal` is the owner of its API key."""
+
+    principal: str
+    job_id: str
+    token: str = field(repr=False)
+    attempt_id: str | None = None
+
+
+class AttemptRefused(EuterpeError):
+    """The attempt does not hold its job. `outcome` tells how it ended, if its own worker ended it."""
+
+    def __init__(self, reason: ReportRefusal, outcome: str | None = None) -> None:
+        super().__init__(_SAYS[reason])
+        self.reason, self.outcome = reason, outcome
+        self.code = reason.value
+
+
+_SAYS: Mapping[ReportRefusal, str] = {
+    ReportRefusal.ATTEMPT_ENDED: "the attempt has ended in another way",
+    ReportRefusal.LEASE_LOST: "the lease is lost: the job was requeued, or has ended",
+    ReportRefusal.UNKNOWN_JOB: "there is no such job",
+    ReportRefusal.PRUNED: "the job had finished, and was pruned",
+}
+
+
+class ReportedAttempts:
+    """Record the reports in group commits. Thread-safe; no method waits for the database.
+
+    Each future raises `InvalidLeaseToken`, `AttemptRefused`, `InvalidSpec` for an invalid report, or
+    `StoreUnavailable`.
+    """
+
+    def __init__(
+        self, store: Store, tokens: LeaseTokens, *, lease_ms: int, gather_s: float = _GATHER_S
+    ) -> None:
+        self._tokens, self._lease_ms = tokens, lease_ms
+        reports, ends, wait_s = store.attempt_reports, store.attempt_ends, store.database.write_wait_s
+        self._beats: GroupCommit[Callable[[], ReportedHeartbeat], ExtendedLease] = GroupCommit(
+            partial(_write, reports.heartbeat), name="worker-beats", max_wait_s=wait_s, gather_s=gather_s
+        )
+        self._steps: GroupCommit[Callable[[], ReportedStatus], Advanced] = GroupCommit(
+            partial(_write, reports.advance), name="worker-steps", max_wait_s=wait_s
+        )
+        self._ends: GroupCommit[Callable[[], AttemptEnd], EndAnswer] = GroupCommit(
+            partial(_write, ends.end), name="worker-ends", max_batch=ends.max_batch, max_wait_s=wait_s
+        )
+
+    def start(self) -> None:
+        for group in (self._beats, self._steps, self._ends):
+            group.start()
+
+    def stop(self) -> None:
+        """Write the submitted reports, and then stop."""
+        for group in (self._beats, self._steps, self._ends):
+            group.stop()
+
+    def key(self, proof: LeaseProof) -> AttemptKey:
+        """Return the attempt of a token. Raise `InvalidLeaseToken`. This may read from the database."""
+        claim = self._tokens.verify(
+            proof.token, proof.principal, job_id=proof.job_id, attempt_id=proof.attempt_id
+        )
+        return AttemptKey(claim.job_id, claim.attempt_id, claim.claim_version)
+
+    def heartbeat(
+        self, proof: LeaseProof, *, progress: ProgressFigures | None, timings: Mapping[str, Any] | None
+    ) -> "Future[ExtendedLease]":
+        values = {"lease_ms": self._lease_ms, "progress": progress, "timings": timings}
+        return self._beats.submit(partial(self._made, ReportedHeartbeat, proof, values))
+
+    def advance(
+        self, proof: LeaseProof, status: JobStatus, values: Mapping[str, object]
+    ) -> "Future[Advanced]":
+        report = {"lease_ms": self._lease_ms, "status": status, "values": values}
+        return self._steps.submit(partial(self._made, ReportedStatus, proof, report))
+
+    def complete(self, proof: LeaseProof, **fields: Any) -> "Future[EndAnswer]":
+        """Record a success. `fields` are those of `Completion`."""
+        return self._ends.submit(partial(self._made, Completion, proof, fields))
+
+    def fail(
+        self, proof: LeaseProof, error: JobError, *, timings: Mapping[str, Any] | None, stack: str | None
+    ) -> "Future[EndAnswer]":
+        fields = {"error": error, "timings": timings, "stack": stack}
+        return self._ends.submit(partial(self._made, FailedAttempt, proof, fields))
+
+    def release(
+        self,
+        proof: LeaseProof,
+        reason: JobError | None,
+        *,
+        delay_ms: int | None,
+        timings: Mapping[str, Any] | None,
+    ) -> "Future[EndAnswer]":
+        fields = {"reason": reason, "delay_ms": delay_ms, "timings": timings}
+        return self._ends.submit(partial(self._made, ReleasedAttempt, proof, fields))
+
+    def give_back(self, key: AttemptKey) -> "Future[EndAnswer]":
+        """Release a job that no worker has got, although it was claimed."""
+        return self._ends.submit(partial(ReleasedAttempt, key=key))
+
+    def _made(self, kind: Callable[..., T], proof: LeaseProof, fields: Mapping[str, object]) -> T:
+        return kind(key=self.key(proof), **fields)
+
+
+def _write(
+    write: Callable[[Sequence[T]], Sequence[R | EndRefused | ReportRefusal]], makes: Sequence[Callable[[], T]]
+) -> list[R | Exception]:
+    """Make and write the reports; return for each its answer or its error. Bad reports are not written."""
+    made = [_made_or_refused(make) for make in makes]
+    good = [report for report in made if not isinstance(report, Exception)]
+    answers = iter(write(good) if good else ())
+    return [report if isinstance(report, Exception) else _answer(next(answers)) for report in made]
+
+
+def _made_or_refused(make: Callable[[], T]) -> T | Exception:
+    try:
+        return make()
+    except (InvalidLeaseToken, InvalidSpec, InvalidTransition) as error:
+        return error
+
+
+def _answer(answer: R | EndRefused | ReportRefusal) -> R | AttemptRefused:
+    if isinstance(answer, EndRefused):
+        return AttemptRefused(answer.reason, answer.outcome)
+    return AttemptRefused(answer) if isinstance(answer, ReportRefusal) else answer

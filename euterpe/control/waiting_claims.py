@@ -1,0 +1,83 @@
+"""The claims that wait at a claim desk, in the order of their arrival, and the ids of claims that are over.
+
+A claim that was answered without jobs, or released, is over. Its id is remembered for a while, because a
+network may deliver a copy of the request late: nobody would run the jobs of the copy.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from euterpe.store.queue.claims import ClaimRequest
+from euterpe.store.queue.inbox import ClaimedJob
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A worker that waits for jobs. `jobs` gets the result, which is empty if the desk stops."""
+
+    request: ClaimRequest
+    jobs: "Future[Sequence[ClaimedJob]]" = field(default_factory=Future)
+    is_new: bool = True  # an earlier claim with the same id was not looked for yet
+    is_urgent: bool = False  # claim once although the queues seem empty, and answer with the result
+    is_claiming: bool = False  # the desk claims for this worker now
+
+
+class WaitingClaims:
+    """The waiting workers of one desk. Not thread-safe: the desk has a lock."""
+
+    def __init__(self, *, clock: Callable[[], float], remembered_s: float) -> None:
+        self._clock, self._remembered_s = clock, remembered_s
+        self._waiting: dict[Waiting, None] = {}  # in the order of arrival
+        self._copies: defaultdict[str, list[Waiting]] = defaultdict(list)  # by claim id
+        self._over: dict[str, float] = {}  # the ids of claims that are over, and since when
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._waiting)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, waiting: Waiting) -> bool:
+        """Return False if the claim is over."""
+        claim_id = waiting.request.claim_id
+        if claim_id in self._over:
+            return False
+        self._waiting[waiting] = None
+        if claim_id is not None:
+            self._copies[claim_id].append(waiting)
+        return True
+
+    def remove(self, waiting: Waiting) -> bool:
+        """Return whether the worker was waiting."""
+        if waiting not in self._waiting:
+            return False
+        del self._waiting[waiting]
+        if (claim_id := waiting.request.claim_id) is not None:
+            self._copies[claim_id].remove(waiting)
+            if not self._copies[claim_id]:
+                del self._copies[claim_id]
+        return True
+
+    def busy(self, claim_id: str | None) -> list[Waiting]:
+        """Return the waits with this claim id for which the desk claims now."""
+        copies = self._copies.get(claim_id, ()) if claim_id is not None else ()
+        return [one for one in copies if one.is_claiming]
+
+    def end(self, claim_id: str | None) -> list[Waiting]:
+        """Note that a claim is over. Remove and return its waits, except those that are busy."""
+        if claim_id is None:
+            return []
+        self._remember(claim_id)
+        ended = [one for one in self._copies.get(claim_id, ()) if not one.is_claiming]
+        for one in ended:
+            self.remove(one)
+        return ended
+
+    def _remember(self, claim_id: str) -> None:
+        now = self._clock()
+        self._over.pop(claim_id, None)
+        self._over[claim_id] = now
+        while self._over[oldest := next(iter(self._over))] < now - self._remembered_s:
+            del self._over[oldest]

@@ -1,0 +1,1 @@
+"""The parts of `HttpPlane`, which connects a remote worker to its control plane."""

@@ -1,0 +1,220 @@
+"""The claims of a remote worker: long polls, each with a claim id, which `wake` aborts."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, wait
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+import structlog
+
+from euterpe.client import worker_answers, worker_calls
+from euterpe.client.requests import ApiResponse
+from euterpe.client.worker_answers import ClaimAnswer
+from euterpe.domain.errors import EuterpeError
+from euterpe.domain.leased_job import Unavailable
+from euterpe.runtime.retry import draw
+from euterpe.worker.remote.held_lease import Clock
+from euterpe.worker.remote.server_connection import ServerConnection, parsed, success
+from euterpe.worker.remote.server_errors import ServerUnavailable
+
+_log = structlog.get_logger(__name__)
+# A claim that is answered at once is not aborted: while many slots become free at the same time, each wake-up
+# would abort the claim that the wake-up before caused.
+_UNDISTURBED_S = 0.25
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+# A claim id that was not sent again for this time is given up: the worker is full, paused or stopping.
+_ABANDONED_S = 5.0
+_RELEASE_S = 2.0  # if the server does not take the release in this time, it is tried again, or the lease ends
+_MOST_RELEASES = 16
+
+
+@dataclass(frozen=True)
+class ClaimedAt:
+    """The answer to a claim, and when it was first sent and when it was answered, by the worker's clock.
+
+    If the claim was repeated, the leases may have begun at the first request already.
+    """
+
+    answer: ClaimAnswer
+    sent_at: float
+    received_at: float
+    was_repeated: bool
+
+
+@dataclass(frozen=True)
+class _Unanswered:
+    """A claim id, when it was first sent, and when its last request ended."""
+
+    claim_id: str
+    sent_at: float
+    ended_at: float
+    was_repeated: bool = False
+
+
+class ClaimPoll:
+    """The claims of one worker. One thread claims; other threads may call `wake` and `release_abandoned`.
+
+    A claim keeps its id until the server answers it. If only the answer was lost, the server returns the same
+    jobs for the same id, so no attempt is lost.
+    """
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        worker_id: str,
+        queues: Sequence[str],
+        *,
+        clock: Clock,
+        undisturbed_s: float = _UNDISTURBED_S,
+        abandoned_s: float = _ABANDONED_S,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+    ) -> None:
+        self._connection, self._worker_id, self._queues = connection, worker_id, queues
+        self._clock, self._undisturbed_s, self._abandoned_s = clock, undisturbed_s, abandoned_s
+        self._new_id = new_id
+        self._changed = threading.Condition()
+        self._woken = False
+        self._open: _Unanswered | None = None
+        self._is_polling = False
+        self._releases: deque[str] = deque(maxlen=_MOST_RELEASES)
+        self._failures, self._not_before = 0, float("-inf")
+
+    def claim(self, limit: int, wait_s: float) -> ClaimedAt | None:
+        """Return the answer of the server. Return None after `wake`, or during a pause between claims."""
+        if not self._keep_pause(wait_s):
+            return None
+        with self._changed:
+            wait_s, self._woken = (0.0 if self._woken else wait_s), False
+        claim = self._begin()
+        try:
+            result = self._poll(claim, limit, wait_s)
+        except Unavailable as error:
+            self._back_off(error)
+            raise
+        finally:
+            self._end_poll()
+        return result
+
+    def wait(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._woken, seconds)
+            self._woken = False
+
+    def wake(self) -> None:
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def release_abandoned(self, *, abandoned_s: float | None = None) -> None:
+        """Release the jobs of claims whose answers did not arrive, unless the claim is still repeated."""
+        limit_s = self._abandoned_s if abandoned_s is None else abandoned_s
+        with self._changed:
+            unanswered = self._open
+            if unanswered and not self._is_polling and self._clock() >= unanswered.ended_at + limit_s:
+                self._give_up(unanswered)
+            claim_ids = list(self._releases)
+        for claim_id in claim_ids:
+            if not self._release(claim_id):
+                return  # the server is away, and each further try would take its time
+
+    def _keep_pause(self, wait_s: float) -> bool:
+        """Wait until the pause is over. Return False if it lasts longer than `wait_s`, or after `wake`."""
+        pause_s = self._not_before - self._clock()
+        if pause_s <= 0:
+            return True
+        with self._changed:
+            was_woken = self._changed.wait_for(lambda: self._woken, min(pause_s, wait_s))
+            self._woken = False
+        return not was_woken and pause_s <= wait_s
+
+    def _begin(self) -> _Unanswered:
+        with self._changed:
+            now = self._clock()
+            if self._open is None:
+                self._open = _Unanswered(self._new_id(), now, now)
+            else:
+                self._open = replace(self._open, was_repeated=True)
+            self._is_polling = True
+            return self._open
+
+    def _end_poll(self) -> None:
+        with self._changed:
+            self._is_polling = False
+            if self._open is not None:
+                self._open = replace(self._open, ended_at=self._clock())
+
+    def _poll(self, claim: _Unanswered, limit: int, wait_s: float) -> ClaimedAt | None:
+        call = worker_calls.claim(
+            self._worker_id, self._queues, limit=limit, wait_s=wait_s, claim_id=claim.claim_id
+        )
+        response = self._await(self._connection.start(call))
+        if response is None:
+            return None
+        received_at = self._clock()
+        response = success(response)
+        try:
+            answer = parsed(response, worker_answers.claimed)
+        except ServerUnavailable:
+            # The same answer would arrive again, so another id is used, and the jobs are released.
+            with self._changed:
+                self._give_up(claim)
+            raise
+        if len(answer.jobs) > limit:
+            # The id belongs to an aborted claim for more jobs. This worker has no slots for them any more.
+            with self._changed:
+                self._give_up(claim)
+            self.release_abandoned()
+            return None
+        with self._changed:
+            self._open = None
+        self._failures, self._not_before = 0, received_at + min(answer.retry_after_s, _LONGEST_PAUSE_S)
+        return ClaimedAt(answer, claim.sent_at, received_at, claim.was_repeated)
+
+    def _await(self, future: "Future[ApiResponse]") -> ApiResponse | None:
+        """Return the response. After `wake`, abort the request and return None."""
+        wait([future], self._undisturbed_s)
+        future.add_done_callback(lambda _: self._notify())
+        with self._changed:
+            self._changed.wait_for(lambda: self._woken or future.done())
+            if not future.done():
+                self._woken = False
+        if not future.done():
+            future.cancel()
+            return None
+        try:
+            return future.result()
+        except CancelledError:
+            raise ServerUnavailable("the worker is stopping") from None
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _back_off(self, error: Unavailable) -> None:
+        """Set the pause before the next claim: a random part of a doubling time, or that of the server."""
+        longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        asked_s = error.retry_after_s if isinstance(error, ServerUnavailable) else None
+        pause_s = max(longest_s * draw(), min(asked_s or 0.0, _LONGEST_PAUSE_S))
+        self._not_before = self._clock() + pause_s
+
+    def _give_up(self, claim: _Unanswered) -> None:
+        self._open = None
+        self._releases.append(claim.claim_id)
+
+    def _release(self, claim_id: str) -> bool:
+        """Return whether the server has answered."""
+        call = replace(worker_calls.release_claim(self._worker_id, claim_id), timeout_s=_RELEASE_S)
+        try:
+            self._connection.ask(call, worker_answers.accepted)
+        except Unavailable as error:
+            _log.warning("claim_not_released", error=str(error))
+            return False
+        except EuterpeError as error:
+            _log.warning("claim_not_released", error=str(error), code=error.code)
+        with self._changed:
+            if claim_id in self._releases:
+                self._releases.remove(claim_id)
+        return True

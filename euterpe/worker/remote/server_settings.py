@@ -1,0 +1,98 @@
+"""The address of the server, the API key and the TLS files of a remote worker."""
+
+import platform
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+import euterpe
+from euterpe.client.connection import options
+from euterpe.crypto.errors import MalformedApiKey
+from euterpe.domain.errors import EuterpeError
+
+# Servers and proxies close idle connections, often after 30 s or more. A connection that the server closes at
+# the same moment as it is used costs one more request.
+_IDLE_S = 20.0
+
+
+class ServerSettingsError(EuterpeError):
+    """The address, the key or a file is not usable. The message names the setting."""
+
+    code = "server_settings"
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """`is_insecure` allows `http://` to other hosts, for a network that encrypts by itself."""
+
+    url: str
+    api_key: str = field(repr=False)
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+    is_insecure: bool = False
+
+    def client_options(self, connections: int) -> Mapping[str, Any]:
+        """Return the arguments of an httpx client. Raise `ServerSettingsError`."""
+        try:
+            known = options(self.url, self.api_key)
+        except MalformedApiKey as error:
+            raise ServerSettingsError(f"EUTERPE_API_KEY: {error}") from None
+        except ValueError as error:
+            raise ServerSettingsError(f"EUTERPE_SERVER: {error}") from None
+        is_https = self._is_https()
+        agent = f"euterpe-worker/{euterpe.__version__} python/{platform.python_version()}"
+        return {
+            **known,
+            "headers": {**known["headers"], "user-agent": agent},
+            "limits": httpx.Limits(
+                max_connections=connections,
+                max_keepalive_connections=connections,
+                keepalive_expiry=_IDLE_S,
+            ),
+            "verify": self._tls() if is_https else False,
+            # A proxy of the environment tunnels TLS, but would read plain HTTP.
+            "trust_env": is_https,
+        }
+
+    def _is_https(self) -> bool:
+        parts = urlsplit(self.url)
+        if parts.scheme == "https":
+            return True
+        if self.is_insecure or _is_loopback(parts.hostname or ""):
+            return False
+        raise ServerSettingsError(
+            "EUTERPE_SERVER must be https://, because the API key would be readable on the way; "
+            "EUTERPE_SERVER_INSECURE=1 allows http:// in a network that encrypts by itself"
+        )
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            context = (
+                httpx.create_ssl_context()
+                if self.ca_file is None
+                else ssl.create_default_context(cafile=self.ca_file)
+            )
+        except OSError as error:
+            raise ServerSettingsError(f"EUTERPE_SERVER_CA: {self.ca_file} cannot be read: {error}") from None
+        if self.client_cert is not None:
+            try:
+                context.load_cert_chain(self.client_cert, self.client_key)
+            except OSError as error:
+                raise ServerSettingsError(
+                    f"EUTERPE_CLIENT_CERT and EUTERPE_CLIENT_KEY are not a certificate and its key: {error}"
+                ) from None
+        return context
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
