@@ -17,13 +17,17 @@ from euterpe.api.listing import JobsEndpoint, ProfilesEndpoint
 from euterpe.api.metrics import SandboxLayers
 from euterpe.api.middleware import RequestMiddleware
 from euterpe.api.problems import answer_known_error, answer_routing_error
-from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, Service, SpecPolicy, new_service
+from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, DryRun, Service, SpecPolicy, new_service
 from euterpe.api.sse import EventsEndpoint
 from euterpe.api.status import StatusEndpoint
+from euterpe.api.worker.routes import worker_routes
+from euterpe.api.worker.service import RemoteWorkers, WorkerSettings
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.profiles import Profiles, built_in_profiles
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
+
+DEFAULT_WORKERS = WorkerSettings()
 
 
 def create_app(
@@ -34,14 +38,17 @@ def create_app(
     *,
     profiles: Profiles | None = None,
     sandbox_layers: SandboxLayers = lambda: None,
+    dry_run: DryRun | None = None,
     timings: ApiTimings = DEFAULT_TIMINGS,
+    workers: WorkerSettings = DEFAULT_WORKERS,
 ) -> Starlette:
     """Return the HTTP API over an open store, which the caller closes.
 
-    `profiles` are those that a job can name, by default the built-in ones.
+    `profiles` are those that a job can name, by default the built-in ones. Without `dry_run`, the API answers
+    503 to dry runs.
 
-    `app.state.end_waits()` ends all event streams and long polls; any thread may call it. Call it before the
-    server waits for its connections to end, because a stream may last for an hour.
+    `app.state.end_waits()` ends all event streams and long polls, also those of workers; any thread may call
+    it. Call it before the server waits for its connections to end, because a stream may last for an hour.
     """
     service = new_service(
         store,
@@ -50,20 +57,25 @@ def create_app(
         egress,
         profiles=built_in_profiles() if profiles is None else profiles,
         sandbox_layers=sandbox_layers,
+        dry_run=dry_run,
         timings=timings,
     )
-    routes = _routes(service)
+    remote = RemoteWorkers(store, egress, workers)
+    routes = [*_routes(service), *worker_routes(service, remote)]
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         service.watcher.start()
+        remote.start()
         try:
             yield
         finally:
             service.watcher.stop()
+            remote.stop()
             service.read_pool.stop()
             service.write_pool.stop()
             service.sealing_pool.stop()
+            service.dry_run_pool.stop()
 
     paths = {route.endpoint: route.path for route in routes}
     app = Starlette(
@@ -73,7 +85,12 @@ def create_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.end_waits = service.watcher.end_all
+
+    def end_waits() -> None:
+        remote.end_waits()
+        service.watcher.end_all()
+
+    app.state.end_waits = end_waits
     return app
 
 

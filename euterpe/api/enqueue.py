@@ -1,4 +1,7 @@
-"""POST /transcode: validate a job, enqueue it, and answer after the commit."""
+"""POST /transcode: validate a job, enqueue it, and answer after the commit.
+
+A dry run answers with its plan.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,6 +11,8 @@ from ipaddress import ip_address
 from starlette.requests import Request
 from starlette.responses import Response
 
+from euterpe.api import parameters
+from euterpe.api.dry_run import DryRunEndpoint
 from euterpe.api.json_body import json_response, read_json_bytes
 from euterpe.api.middleware import context_of
 from euterpe.api.problems import Refused
@@ -18,6 +23,7 @@ from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.job_limits import JobLimits
 from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import JobSpec, parse_spec_json
+from euterpe.domain.text import check_text
 from euterpe.net.errors import EgressRefused
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
@@ -37,14 +43,23 @@ class EnqueueEndpoint:
         self._backpressure, self._pool = service.backpressure, service.read_pool
         self._body_s = service.timings.body_s
         self._sealing_pool = service.sealing_pool
+        self._dry_run = DryRunEndpoint(service)
         self._max_body_bytes, self._limits = service.limits.max_body_bytes, service.limits.job
 
     async def post(self, request: Request) -> Response:
         principal = await self._authenticator.authenticate(request, Scope.WRITE)
+        parameters.check_names(request, "dry_run")
+        is_dry_run = parameters.flag(request, "dry_run")
         body = await read_json_bytes(request, self._max_body_bytes, self._body_s)
         parse = partial(self._parse, body)
         spec = parse() if len(body) <= _INLINE_BYTES else await self._pool.run(parse, principal.requester_id)
-        accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))
+        key = request.headers.get("idempotency-key")
+        if is_dry_run:
+            if key is not None:  # a dry run does not use the key, but the later submission needs a valid one
+                check_text("idempotency_key", key, "idempotency_key")
+            principal.limits.min_with(self._limits).check(spec)
+            return await self._dry_run.answer(spec, principal.requester_id)
+        accepted = await self._accept(spec, principal, key)
         context_of(request).about.update(job_id=accepted.job_id, replayed=accepted.replayed)
         headers = {"location": f"/transcode/status?job_id={accepted.job_id}"}
         if accepted.replayed:

@@ -1,4 +1,4 @@
-"""Prometheus metrics: HTTP requests of this process, current queue depth, sandbox layers."""
+"""Prometheus metrics: HTTP requests of this process, current queue depth, sandbox layers, releases."""
 
 import time
 from collections import Counter as Tally
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -29,9 +29,14 @@ Backlog = Callable[[], list[BacklogRow]]
 # runs no worker.
 SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
+# The function returns the number of releases without a charge that this process has written, by error code.
+Releases = Callable[[], Mapping[str, int]]
+
 
 class Metrics:
-    def __init__(self, backlog: Backlog, pool: StoreThreadPool, sandbox_layers: SandboxLayers) -> None:
+    def __init__(
+        self, backlog: Backlog, pool: StoreThreadPool, sandbox_layers: SandboxLayers, releases: Releases
+    ) -> None:
         self._pool = pool
         self._registry = CollectorRegistry()
         self._requests = Counter(
@@ -52,6 +57,7 @@ class Metrics:
         )
         self._registry.register(Depth(backlog))
         self._registry.register(SandboxIsolation(sandbox_layers))
+        self._registry.register(ReleasedJobs(releases))
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -124,6 +130,25 @@ class SandboxIsolation(Collector):
         for name, holds in layers.items():
             isolated.add_metric((name,), int(holds))
         yield isolated
+
+
+class ReleasedJobs(Collector):
+    """The jobs that workers of this process, or remote workers, released without a charge."""
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        """Yield nothing, as `Depth.describe`."""
+        yield from ()
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        released = CounterMetricFamily(
+            "euterpe_releases", "Jobs that a worker released without a charge, by reason.", labels=("code",)
+        )
+        for code, count in self._releases().items():
+            released.add_metric((str(code),), count)
+        yield released
 
 
 def _summed(rows: list[BacklogRow]) -> dict[tuple[str, str], int]:

@@ -18,6 +18,8 @@ from euterpe.api.openapi_nodes import (
 )
 from euterpe.api.problems import ProblemCode
 from euterpe.api.schemas import ref, schemas
+from euterpe.api.worker.openapi import worker_paths
+from euterpe.api.worker.schemas import worker_schemas
 from euterpe.domain.json_schema import Schema
 from euterpe.domain.states import JobStatus
 
@@ -30,6 +32,7 @@ Every response has an `x-request-id` (yours, if you send a valid one); every err
 
 _TAGS = {
     "jobs": "Submit, follow, cancel and retry jobs.",
+    "workers": "The calls of remote workers (`euterpe worker --server URL`).",
     "webhooks": "The requests that Euterpe sends to you.",
     "operation": "Health, metrics and this document; they need no key.",
 }
@@ -64,6 +67,7 @@ def openapi_document(limits: ApiLimits) -> Node:
             "/transcode/{job_id}/retry": {"post": _retry()},
             "/transcode/{job_id}/credentials": {"put": _credentials()},
             "/transcode/profiles": {"get": _profiles()},
+            **worker_paths(),
             **_open_paths(),
         },
         "webhooks": webhooks(),
@@ -77,7 +81,7 @@ def openapi_document(limits: ApiLimits) -> Node:
                     "description": "The same key in the header `X-API-Key`.",
                 },
             },
-            "schemas": schemas(),
+            "schemas": {**schemas(), **worker_schemas()},
         },
     }
 
@@ -105,12 +109,25 @@ def _submit(limits: ApiLimits) -> Node:
                 "Idempotency-Key",
                 {"type": "string", "pattern": "^[!-~]{1,255}$", "examples": ["asset-42"]},
                 "A unique key for each new job.",
-            )
+            ),
+            query(
+                "dry_run",
+                {"type": "boolean", "default": False},
+                "`true`: answer with the plan of the job, and store nothing. The service reads the source "
+                "within 30 seconds: all of it up to 48 MiB, or else the first 32 MiB and the last 16 MiB.",
+            ),
         ],
         body=json_body("JobSpec", SUBMIT_EXAMPLES),
-        responses={"202": accepted},
+        responses={
+            "200": json_response("With `dry_run`: what the job would make.", "Plan"),
+            "202": accepted,
+        },
         codes=(
             *_SECRETS,
+            ProblemCode.DRY_RUN_FAILED,
+            ProblemCode.DRY_RUN_TIMEOUT,
+            ProblemCode.DRY_RUN_UNAVAILABLE,
+            ProblemCode.TOO_MANY_DRY_RUNS,
             ProblemCode.IDEMPOTENCY_CONFLICT,
             ProblemCode.QUOTA_EXCEEDED,
             ProblemCode.QUEUE_FULL,
@@ -133,10 +150,10 @@ def _status() -> Node:
     return operation(
         "get_status",
         "Read or await the status of jobs",
-        "One job: its status document. Several: those found under `jobs`, in the order requested, the ids "
-        "of the others under `missing` and `pruned`. With `wait_ms` the response waits for a change of any "
-        "of them, compared with the `ETag` in `If-None-Match` or else with their current state, unless all "
-        "are finished.",
+        "For one job, the response is its status document. For several jobs, the found jobs are under `jobs` "
+        "in the order of the request, and the ids of the others are under `missing` and `pruned`. With "
+        "`wait_ms`, the response waits until a job changes, unless all jobs are finished. A change is a "
+        "difference from the `ETag` in `If-None-Match`, or without this header from the current state.",
         tag="jobs",
         scope=_READ,
         parameters=[
@@ -222,9 +239,10 @@ def _credentials() -> Node:
         "replace_credentials",
         "Replace a job's credentials",
         "For an unfinished or failed job. Its worker goes on once the version has advanced. The request "
-        "replaces all that the job has, so it must be complete: `source_url` and `output_urls` if its own "
-        "are signed, and `credentials` if its source or output is object storage (of a pair, both); null "
-        "means that none are needed. A missing field is refused with 422, by its name.",
+        "replaces all secrets of the job, so it must be complete: `source_url`, `output_urls` and "
+        "`watermark_urls` if those of the job are signed, and `credentials` if its source or output is "
+        "object storage (a pair needs both sides); null means that none are needed. A missing field is "
+        "refused with 422, by its name.",
         tag="jobs",
         scope=_WRITE,
         parameters=[_job_id()],

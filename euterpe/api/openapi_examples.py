@@ -12,6 +12,11 @@ _S3 = {
     "session_token": "EXAMPLE-TOKEN",
     "region": "eu-central-1",
 }
+_ENCRYPTION = {
+    "method": "aes-128",
+    "key_url": "https://requester.example/keys/42",
+    "key": "00112233445566778899aabbccddeeff",
+}
 
 
 def _request(summary: str, **fields: Any) -> dict[str, Any]:
@@ -19,7 +24,7 @@ def _request(summary: str, **fields: Any) -> dict[str, Any]:
     return {"summary": summary, "value": {**places, **fields, "credentials": _S3}}
 
 
-# There is one example for each type of output, and one example for each other form of a job.
+# One example for each type of output, and one for each other form of a job.
 SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "profile": _request("A built-in profile", profile="h264-720p"),
@@ -85,9 +90,16 @@ SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
             ],
         ),
         "mov": _request(
-            "A film for editing, with its own title",
+            "A film for editing, with its own title and subtitles, copied where the source fits",
             outputs=[
-                {"name": "edit", "type": "mov", "video": {"crf": 16}, "metadata": {"title": "Interview"}}
+                {
+                    "name": "edit",
+                    "type": "mov",
+                    "video": {"copy": "auto"},
+                    "audio": {"copy": "auto", "channels": "keep"},
+                    "subtitles": "all",
+                    "metadata": {"title": "Interview"},
+                }
             ],
         ),
         "webm": _request(
@@ -98,6 +110,27 @@ SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
                     "type": "webm",
                     "pad": {"aspect": "1:1"},
                     "video": {"codec": "av1", "height": 720, "fps": 30},
+                }
+            ],
+        ),
+        "watermark": _request(
+            "A logo in the corner of a film",
+            outputs=[
+                {
+                    "name": "film",
+                    "type": "mp4",
+                    "watermark": {"source": {"url": "s3://in/logo.png"}, "position": "top_right"},
+                }
+            ],
+        ),
+        "encrypted": _request(
+            "HLS with AES-128, and the key of its segments",
+            outputs=[
+                {
+                    "name": "hls",
+                    "type": "hls",
+                    "video": {"ladder": "auto"},
+                    "encryption": _ENCRYPTION,
                 }
             ],
         ),
@@ -142,7 +175,7 @@ SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
             metadata={"title": "Interview"},
         ),
         "signed_urls": {
-            "summary": "Signed URLs in place of credentials",
+            "summary": "Signed URLs instead of credentials",
             "value": {
                 "source": {"url": "https://in.example/a.mov?signature=EXAMPLE"},
                 "output": {"urls": {"mp4.mp4": "https://out.example/a.mp4?signature=EXAMPLE"}},
@@ -188,8 +221,10 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "copyright": "2026 The newsroom",
         "credentials": _S3,
         "crf": 22,
+        "copy": "auto",
         "crop": {"top": 140, "bottom": 140},
         "date": "2026-03-01",
+        "encryption": _ENCRYPTION,
         "end": 72.5,
         "endpoint": "https://minio.example:9000",
         "expires_at": "2026-03-01T13:00:00Z",
@@ -197,6 +232,8 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "format": "webp",
         "fps": 25,
         "fragmented": True,
+        "iv": "0f0e0d0c0b0a09080706050403020100",
+        "key_url": "https://requester.example/keys/42",
         "genre": "News",
         "group": {"id": "channel-7", "limit": 2},
         "hdr": "keep",
@@ -207,14 +244,19 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "language": "en",
         "left": 0,
         "limit": 2,
+        "loudness": {"target": -16, "true_peak": -1},
+        "margin_percent": 3,
         "max_attempts": 3,
         "max_source_bytes": 5_368_709_120,
+        "measure": ["vmaf", "ssim"],
         "metadata": "strip",
         "name": "mp4",
         "not_before": "2026-03-01T20:00:00Z",
+        "opacity": 0.8,
         "optional": True,
         "output_urls": {"mp4.mp4": "https://out.example/a.mp4?signature=EXAMPLE"},
         "pad": {"aspect": "16:9"},
+        "position": "top_right",
         "priority": 50,
         "profile": "h264-720p",
         "queue": "default",
@@ -222,6 +264,7 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "region": "eu-central-1",
         "right": 0,
         "sas_token": "sv=2024-08-04&sig=EXAMPLE",
+        "rotate": 90,
         "seconds": 3,
         "secret_access_key": "EXAMPLE-SECRET",
         "segment_seconds": 4,
@@ -233,18 +276,29 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "subtitles": ["en", "de"],
         "timeout_seconds": 7200,
         "title": "Interview",
+        "target": -16,
         "top": 140,
         "trick_play": True,
+        "true_peak": -1,
         "urls": {"mp4.mp4": "https://out.example/a.mp4?signature=EXAMPLE"},
         "video": {"codec": "h264", "height": 720, "crf": 22, "bitrate_kbps": 3500},
+        "vmaf": 93,
+        "vmaf_min": 85,
         "vtt": True,
+        "watermark": {"source": {"url": "s3://in/logo.png"}, "position": "top_right", "width_percent": 12},
+        "watermark_urls": {"mp4": "https://in.example/logo.png?signature=EXAMPLE"},
         "webhook_events": ["progress", "succeeded", "failed", "dead_letter"],
         "webhook_format": "standard",
+        "allow_truncated": True,
         "width": 480,
+        "width_percent": 12,
+        "AdaptiveVideo.target": {"vmaf": 93},
         "AdaptiveOutput.video": {"codec": "h264", "ladder": "auto"},
         "Audio.codec": "aac",
         "CredentialPair.source": _S3,
         "CredentialPair.output": _S3,
+        "Encryption.key": _ENCRYPTION["key"],
+        "Encryption.method": "aes-128",
         "DashOutput.video": {"codec": "vp9", "ladder": [1080, 720, 480]},
         "FlacOutput.audio": {"codec": "flac", "channels": "keep"},
         "HlsOutput.video": {"codec": "h264", "ladder": [1080, 720, 480]},
@@ -252,10 +306,17 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "JobSpec.output": {"url": "s3://out/a/"},
         "JobSpec.outputs": [{"name": "mp4", "type": "mp4", "video": {"codec": "h264", "height": 720}}],
         "JobSpec.source": {"url": "s3://in/a.mov"},
-        "Mp3Output.audio": {"codec": "mp3", "bitrate_kbps": 96, "channels": "mono"},
+        "Mp3Output.audio": {
+            "codec": "mp3",
+            "bitrate_kbps": 96,
+            "channels": "mono",
+            "loudness": {"target": -16, "true_peak": -1},
+        },
         "OpusOutput.audio": {"codec": "opus", "bitrate_kbps": 96},
         "Output.url": "s3://out/a/",
         "Source.url": "s3://in/a.mov",
+        "Video.target": {"vmaf": 93},
+        "Watermark.source": {"url": "s3://in/logo.png"},
         "WebmOutput.audio": {"codec": "opus", "bitrate_kbps": 96},
         "WebmOutput.video": {"codec": "vp9", "height": 720, "crf": 32},
     }

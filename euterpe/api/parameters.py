@@ -49,6 +49,23 @@ def whole_number(request: Request, name: str, default: int, low: int, high: int)
     raise invalid(name, f"must be a whole number from {low} to {high}")
 
 
+def flag(request: Request, name: str) -> bool:
+    """Return whether the parameter is `true`. Without it, return False."""
+    match request.query_params.getlist(name):
+        case [] | ["false"]:
+            return False
+        case ["true"]:
+            return True
+    raise invalid(name, "must be true or false")
+
+
+def check_names(request: Request, *names: str) -> None:
+    """Raise `InvalidSpec` for a parameter of another name: a misspelled `dry_run` would submit the job."""
+    for name in request.query_params:
+        if name not in names:
+            raise invalid("query", f"must have no parameters but {', '.join(names)}")
+
+
 def statuses(request: Request) -> list[JobStatus]:
     try:
         return [JobStatus(status) for status in request.query_params.getlist("status")]

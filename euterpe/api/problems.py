@@ -66,6 +66,13 @@ class ProblemCode(StrEnum):
         "the key lacks the scope that the detail names",
         "Use a key that has the scope that the detail names.",
     )
+    INVALID_LEASE_TOKEN = (
+        "invalid_lease_token",
+        403,
+        "Not this worker's lease",
+        "a worker sent a lease token that is malformed, or belongs to another API key, job or attempt",
+        "Send the `lease_token` of the claim, with the API key that claimed the job.",
+    )
     NOT_FOUND = (
         "not_found",
         404,
@@ -100,6 +107,20 @@ class ProblemCode(StrEnum):
         "Not in this state",
         "the job's status does not allow this call",
         "Read the job's status: it no longer allows this.",
+    )
+    LEASE_LOST = (
+        "lease_lost",
+        409,
+        "Lease lost",
+        "the lease of a worker ran out, so that its job was queued again; or the attempt has ended",
+        "Stop the attempt, and publish nothing more: the job has another owner, or needs none.",
+    )
+    ATTEMPT_ENDED = (
+        "attempt_ended",
+        409,
+        "Attempt ended in another way",
+        "the worker has ended this attempt before, in the way that `outcome` names",
+        "Nothing: the first end of an attempt counts.",
     )
     INVALID_TRANSITION = (
         "invalid_transition",
@@ -171,6 +192,57 @@ class ProblemCode(StrEnum):
         "you have too many open streams and long polls",
         "Close some, or try again after `Retry-After`.",
     )
+    TOO_MANY_DRY_RUNS = (
+        "too_many_dry_runs",
+        429,
+        "A dry run is under way",
+        "you have a dry run under way, and may have only one at a time",
+        "Wait for its answer, or try again after `Retry-After`.",
+    )
+    PUBLIC_KEY_REQUIRED = (
+        "public_key_required",
+        422,
+        "Public key required",
+        "a worker asked for credentials without a `public_key`, and this server gives them sealed only",
+        "Send a public key. The operator may set `EUTERPE_WORKER_CREDENTIALS=inline`, for calls over TLS.",
+    )
+    CANNOT_DECRYPT = (
+        "cannot_decrypt",
+        422,
+        "Credentials unreadable",
+        "the stored credentials of a worker's job were changed, or moved to another row",
+        "Fail the attempt with this code; the requester must send the credentials again.",
+    )
+    PROTOCOL_NOT_SUPPORTED = (
+        "protocol_not_supported",
+        426,
+        "Protocol not supported",
+        "the worker speaks only versions of the protocol that this server does not speak",
+        "Upgrade the older of the two: the detail names it.",
+    )
+    DRY_RUN_FAILED = (
+        "dry_run_failed",
+        422,
+        "The job would fail",
+        "a dry run could not read the source, or cannot plan its outputs; the detail begins with the code of "
+        "the error that the job would have",
+        "Correct what the detail names; see its code in the table of jobs.",
+    )
+    DRY_RUN_TIMEOUT = (
+        "dry_run_timeout",
+        422,
+        "Source too slow",
+        "the beginning and the end of the source could not be read and probed within 30 seconds",
+        "Submit the job: it has more time.",
+    )
+    DRY_RUN_UNAVAILABLE = (
+        "dry_run_unavailable",
+        503,
+        "No dry runs now",
+        "this API process cannot probe sources: its sandbox does not work, or its disk is full",
+        "Submit the job: workers are not affected. The operator finds the reason in the log.",
+        "this API process cannot probe sources right now",
+    )
     INTERNAL = (
         "internal",
         500,
@@ -194,6 +266,22 @@ class ProblemCode(StrEnum):
         "without secrets are accepted",
         "Try again after `Retry-After`: secrets cannot be encrypted right now.",
         "the keys that encrypt secrets cannot be reached right now; try again",
+    )
+    UNKNOWN_KEK = (
+        "unknown_kek",
+        503,
+        "Key missing",
+        "the server's key ring lacks the key that encrypts the credentials of a worker's job",
+        "Release the job. The operator puts the key back into the key ring.",
+        "the server lacks the key for these credentials",
+    )
+    UNKNOWN_ENCRYPTION_VERSION = (
+        "unknown_encryption_version",
+        503,
+        "Encryption unknown",
+        "the credentials of a worker's job were encrypted by a newer release",
+        "Release the job. The operator upgrades the server.",
+        "this release of the server cannot read these credentials",
     )
     SCHEMA_MISMATCH = (
         "schema_mismatch",
@@ -234,13 +322,16 @@ def problem(
     *,
     errors: Sequence[FieldError] | None = None,
     headers: Mapping[str, str] | None = None,
+    members: Mapping[str, object] | None = None,
 ) -> Response:
+    """Return a problem document. `members` are further members of the document."""
     document: dict[str, object] = {
         "type": f"/docs#{code}",
         "title": code.headline,
         "status": code.status,
         "detail": detail,
         "code": code.value,
+        **(members or {}),
     }
     if errors is not None:
         document["errors"] = [{"loc": list(error.loc), "msg": error.msg} for error in errors]

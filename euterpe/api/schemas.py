@@ -11,6 +11,10 @@ from euterpe.domain.documents import (
     EventDocument,
     FileDocument,
     OutputDocument,
+    PlanDocument,
+    PlannedOutputDocument,
+    PlannedTrackDocument,
+    QualityDocument,
     RefreshDocument,
     RenditionDocument,
     StatusDocument,
@@ -33,8 +37,12 @@ _DOCUMENTS: Mapping[str, type] = {
     "JobOutput": OutputDocument,
     "JobFile": FileDocument,
     "JobRendition": RenditionDocument,
+    "JobQuality": QualityDocument,
     "JobWarning": WarningDocument,
     "JobError": ErrorDocument,
+    "Plan": PlanDocument,
+    "PlannedOutput": PlannedOutputDocument,
+    "PlannedTrack": PlannedTrackDocument,
     "Event": EventDocument,
     "Refresh": RefreshDocument,
 }
@@ -84,78 +92,79 @@ def _envelopes(spec: Schema) -> dict[str, Schema]:
     """Return the schemas of the other responses, such as lists and errors."""
     outputs = next(form for form in spec["properties"]["outputs"]["anyOf"] if form.get("type") == "array")
     job, text, code = example_document(StatusDocument), {"type": "string"}, ProblemCode.INVALID_REQUEST
-    jobs = _about("The jobs that were found.", [job], type="array", items=ref("Job"))
+    jobs = about("The jobs that were found.", [job], type="array", items=ref("Job"))
     return {
-        "Jobs": _object(
+        "Jobs": object_of(
             "Several status documents.",
             jobs=jobs,
-            missing=_about("The ids of jobs that do not exist.", [], type="array", items=text),
-            pruned=_about("The ids of jobs whose history was removed.", [], type="array", items=text),
+            missing=about("The ids of jobs that do not exist.", [], type="array", items=text),
+            pruned=about("The ids of jobs whose history was removed.", [], type="array", items=text),
         ),
-        "JobPage": _object(
+        "JobPage": object_of(
             "A page of your jobs, newest first.",
             jobs=jobs,
-            next_cursor=_about(
+            next_cursor=about(
                 "The cursor of the next page; null on the last one.", None, type=["string", "null"]
             ),
         ),
-        "CredentialVersion": _object(
+        "CredentialVersion": object_of(
             "The stored credentials.",
-            credential_version=_about("The version of the new credentials.", 2, type="integer", minimum=2),
+            credential_version=about("The version of the new credentials.", 2, type="integer", minimum=2),
         ),
-        "EventFrame": _object(
+        "EventFrame": object_of(
             "One server-sent event, by the fields of the stream.",
             optional=("id",),
-            id=_about("The sequence of the event.", "4", type="string", pattern="^[0-9]+$"),
-            event=_about("The type of the event.", "job.succeeded", type="string"),
-            data=_about("The event as JSON.", "{}", type="string", contentMediaType="application/json"),
+            id=about("The sequence of the event.", "4", type="string", pattern="^[0-9]+$"),
+            event=about("The type of the event.", "job.succeeded", type="string"),
+            data=about("The event as JSON.", "{}", type="string", contentMediaType="application/json"),
         ),
-        "Profiles": _object(
+        "Profiles": object_of(
             "The profiles of this service.",
-            profiles=_about("Each profile.", [], type="array", items=ref("Profile")),
+            profiles=about("Each profile.", [], type="array", items=ref("Profile")),
         ),
-        "Profile": _object(
-            "A list of outputs with a name.",
-            name=_about("The name of the profile.", "h264-720p", **text),
-            description=_about(
-                "Its outputs, described for people.", "One MP4 that plays everywhere.", **text
-            ),
-            reason=_about("Whom it is for, and why its settings are as they are.", "For a page.", **text),
-            built_in=_about("Whether it is part of Euterpe, or the operator's own.", True, type="boolean"),
-            outputs=_about("Its outputs with all settings.", [], type="array", items=outputs["items"]),
+        "Profile": object_of(
+            "A named list of outputs.",
+            name=about("The name of the profile.", "h264-720p", **text),
+            description=about("Its outputs, described for people.", "One MP4 that plays everywhere.", **text),
+            reason=about("Whom it is for, and why its settings are as they are.", "For a page.", **text),
+            built_in=about("Whether it is part of Euterpe, or the operator's own.", True, type="boolean"),
+            outputs=about("Its outputs with all settings.", [], type="array", items=outputs["items"]),
         ),
-        "Problem": _object(
+        "Problem": object_of(
             "An error (RFC 9457).",
-            optional=("errors",),
-            type=_about("The address of the advice for this code.", f"/docs#{code}", **text),
-            title=_about("The meaning of the code.", code.headline, **text),
-            status=_about("The status of the response.", 422, type="integer", minimum=400, maximum=599),
-            detail=_about("What is wrong with this request.", "the request has 1 error", **text),
-            code=_about("A stable code.", code, type="string", enum=sorted(ProblemCode)),
-            errors=_about("Each field that is wrong.", [], type="array", items=ref("FieldProblem")),
+            optional=("errors", "ok", "ack", "outcome"),
+            type=about("The address of the advice for this code.", f"/docs#{code}", **text),
+            title=about("The meaning of the code.", code.headline, **text),
+            status=about("The status of the response.", 422, type="integer", minimum=400, maximum=599),
+            detail=about("What is wrong with this request.", "the request has 1 error", **text),
+            code=about("A stable code.", code, type="string", enum=sorted(ProblemCode)),
+            errors=about("Each field that is wrong.", [], type="array", items=ref("FieldProblem")),
+            ok=about("False, in answers to workers.", False, type="boolean"),
+            ack=about("Whether the worker's message of the job is done.", True, type="boolean"),
+            outcome=about("How the worker's attempt has ended.", "succeeded", **text),
         ),
-        "FieldProblem": _object(
+        "FieldProblem": object_of(
             "A field that is wrong.",
-            loc=_about(
+            loc=about(
                 "The path of the field.",
                 ["source", "url"],
                 type="array",
                 items={"type": ["string", "integer"]},
             ),
-            msg=_about("What is wrong with it.", "is required", **text),
+            msg=about("What is wrong with it.", "is required", **text),
         ),
-        "Health": _object(
+        "Health": object_of(
             "The state of the service.",
-            status=_about("Alive or ready.", "ok", type="string", enum=["ok", "ready"]),
+            status=about("Alive or ready.", "ok", type="string", enum=["ok", "ready"]),
         ),
     }
 
 
-def _about(description: str, example: object, **schema: object) -> Schema:
+def about(description: str, example: object, **schema: object) -> Schema:
     return {**schema, "description": description, "examples": [example]}
 
 
-def _object(description: str, /, *, optional: tuple[str, ...] = (), **properties: Schema) -> Schema:
+def object_of(description: str, /, *, optional: tuple[str, ...] = (), **properties: Schema) -> Schema:
     """Return the schema of an object whose properties are required unless they are `optional`."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "description": description, "properties": properties, "required": required}

@@ -1,7 +1,8 @@
 """The parts that all endpoints share: store, limits, thread pools, authenticator, watcher, metrics."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from euterpe.api.auth import Authenticator
 from euterpe.api.backpressure import ApiLimits, Backpressure, StreamSlots
@@ -13,6 +14,16 @@ from euterpe.domain.profiles import Profiles
 from euterpe.domain.spec import JobSpec
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
+
+
+class DryRun(Protocol):
+    """The planning of a job that is not stored."""
+
+    def plan(self, spec: JobSpec) -> Mapping[str, Any]:
+        """Return the `PlanDocument`. Raise an `EuterpeError` with the code that the job would fail with."""
+        ...
+
+    def stop(self) -> None: ...
 
 
 class SpecPolicy(Protocol):
@@ -36,6 +47,8 @@ class ApiTimings:
 
 
 DEFAULT_TIMINGS = ApiTimings()
+# Each dry run takes up to 48 MiB of disk and a sandboxed child. One requester uses one thread at a time.
+_DRY_RUN_THREADS, _MOST_DRY_RUNS = 2, 32
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,8 @@ class Service:
     read_pool: StoreThreadPool
     write_pool: StoreThreadPool
     sealing_pool: StoreThreadPool  # for calls that wait for the key provider
+    dry_run: DryRun | None
+    dry_run_pool: StoreThreadPool
     authenticator: Authenticator
     watcher: Watcher
     stream_slots: StreamSlots
@@ -64,12 +79,13 @@ def new_service(
     *,
     profiles: Profiles,
     sandbox_layers: SandboxLayers,
+    dry_run: DryRun | None,
     timings: ApiTimings,
 ) -> Service:
     wait_s = store.database.write_wait_s
     read_pool = StoreThreadPool(write_wait_s=wait_s)
     write_pool = StoreThreadPool(WRITING_THREADS, write_wait_s=wait_s)
-    metrics = Metrics(store.jobs.backlog, read_pool, sandbox_layers)
+    metrics = Metrics(store.jobs.backlog, read_pool, sandbox_layers, store.attempt_ends.released)
     return Service(
         store=store,
         limits=limits,
@@ -80,6 +96,8 @@ def new_service(
         read_pool=read_pool,
         write_pool=write_pool,
         sealing_pool=StoreThreadPool(write_wait_s=wait_s, most=MOST_SEALING),
+        dry_run=dry_run,
+        dry_run_pool=StoreThreadPool(_DRY_RUN_THREADS, most=_MOST_DRY_RUNS),
         authenticator=Authenticator(store.requesters.authenticate, read_pool),
         watcher=Watcher(store.jobs.versions, timings.watch_every_s),
         stream_slots=StreamSlots(limits, metrics.waits.set),

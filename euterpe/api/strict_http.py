@@ -13,7 +13,7 @@ import h11
 
 MAX_HEAD_BYTES = 16 * 1024
 _VERSIONS = (b"1.0", b"1.1")
-# RFC 9110, section 6.5.1, forbids these fields for framing and routing in trailers.
+# RFC 9110, section 6.5.1, forbids these framing and routing fields in trailers.
 _FRAMING_FIELDS = frozenset({b"content-length", b"transfer-encoding", b"host"})
 
 # A line has no control character except the tab. A line does not begin with a blank, because a blank there

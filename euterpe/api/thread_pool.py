@@ -54,7 +54,8 @@ class _Call(Generic[T]):
 class _RequesterCalls:
     """The calls of one requester that are not answered, and the number of threads that run them."""
 
-    def __init__(self, most_threads: int) -> None:
+    def __init__(self, requester_id: str | None, most_threads: int) -> None:
+        self.requester_id = requester_id
         self.under_way = self.threads = 0
         self.most_threads = most_threads
         self.waiting: deque[_Call[Any]] = deque()
@@ -68,9 +69,9 @@ class StoreThreadPool:
     One requester uses at most half of the threads. Without this limit, 400 connections that listed large jobs
     delayed another requester by 20 s.
 
-    A thread runs the waiting calls of one requester for a turn of 2 ms. Then the turn of the next requester
-    comes. With a switch of threads for each call, accepting a job with secrets took a sixth more processor
-    time. The wait for a thread counts toward `write_wait_s`, the time limit for all waits of one write.
+    A thread runs the waiting calls of one requester for a turn of 2 ms, and then those of the next requester.
+    With a thread switch for each call, accepting a job with secrets took a sixth more processor time. The
+    wait for a thread counts toward `write_wait_s`, the time limit for all waits of one write.
     """
 
     def __init__(
@@ -104,8 +105,7 @@ class StoreThreadPool:
             future.cancel()  # a call that no thread has begun is not run any more
             self._under_way -= 1
             own.under_way -= 1
-            if not own.under_way:
-                self._requesters.pop(requester_id, None)
+            self._forget_idle(own)
 
     def stop(self) -> None:
         """Cancel the calls that wait, and wait for those that run. Call this on the event loop."""
@@ -118,8 +118,13 @@ class StoreThreadPool:
     def _calls_of(self, requester_id: str | None) -> _RequesterCalls:
         if requester_id not in self._requesters:
             most = self._most_threads if requester_id is None else self._threads_per_requester
-            self._requesters[requester_id] = _RequesterCalls(most)
+            self._requesters[requester_id] = _RequesterCalls(requester_id, most)
         return self._requesters[requester_id]
+
+    def _forget_idle(self, own: _RequesterCalls) -> None:
+        """Forget a requester without calls. A thread may still run a call whose caller was cancelled."""
+        if not own.under_way and not own.threads:
+            self._requesters.pop(own.requester_id, None)
 
     def _start_thread(self, own: _RequesterCalls) -> None:
         if own.threads < own.most_threads:
@@ -144,6 +149,7 @@ class StoreThreadPool:
             self._start_thread(own)
         for call in done:
             call.answer()
+        self._forget_idle(own)
 
 
 def _call_with_deadline(deadline: float, call: Callable[[], T]) -> T:

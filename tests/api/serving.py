@@ -1,6 +1,7 @@
 """The API service on a real port, and requesters that call it over HTTP."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,7 +10,9 @@ import httpx
 from euterpe.api.app import create_app
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
-from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings
+from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, DryRun
+from euterpe.api.worker.service import WorkerSettings
+from euterpe.domain.documents import PlanDocument, example_document
 from euterpe.domain.errors import FieldError
 from euterpe.domain.profiles import Profiles
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
@@ -21,6 +24,7 @@ from tests.domain.documents import MINIMAL, Document
 CANARY = "canary-in-a-secret"
 CREDENTIALS = {"type": "s3", "access_key_id": "AKIA", "secret_access_key": CANARY, "region": "eu-1"}
 FORBIDDEN_BUCKET = "s3://forbidden/"
+PLAN = example_document(PlanDocument)
 
 
 class OneBucketForbidden:
@@ -30,6 +34,27 @@ class OneBucketForbidden:
         if spec.output.url == FORBIDDEN_BUCKET:
             return (FieldError(("output", "url"), "is not allowed here"),)
         return ()
+
+
+class ScriptedDryRun:
+    """A dry run that waits, fails or answers as a test requests."""
+
+    def __init__(self) -> None:
+        self.specs: list[JobSpec] = []
+        self.error: Exception | None = None
+        self.may_end, self.begun = threading.Event(), threading.Semaphore(0)
+        self.may_end.set()
+
+    def plan(self, spec: JobSpec) -> Mapping[str, Any]:
+        self.specs.append(spec)
+        self.begun.release()
+        self.may_end.wait()
+        if self.error is not None:
+            raise self.error
+        return PLAN
+
+    def stop(self) -> None:
+        self.may_end.set()
 
 
 class Requester:
@@ -86,6 +111,9 @@ def serving(
     egress: EgressPolicy | None = None,
     timings: ApiTimings = DEFAULT_TIMINGS,
     profiles: Profiles | None = None,
+    *,
+    dry_run: DryRun | None = None,
+    workers: WorkerSettings | None = None,
 ) -> Iterator[Served]:
     app = create_app(
         store,
@@ -93,7 +121,9 @@ def serving(
         OneBucketForbidden(),
         egress or EgressPolicy(),
         profiles=profiles,
+        dry_run=dry_run,
         timings=timings,
+        workers=workers or WorkerSettings(),
     )
     server = ApiServer(app, "127.0.0.1", 0)
     server.start()

@@ -81,7 +81,7 @@ def test_all_errors_of_a_request_are_reported_at_once_and_no_value_is_echoed(req
     document = {
         **MINIMAL,
         "priority": 101,
-        "queue": "No",
+        "queue": "-no",
         "credentials": {**CREDENTIALS, "region": CANARY * 9},
     }
     answer = requester.post(document)

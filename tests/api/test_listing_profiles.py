@@ -24,7 +24,10 @@ def test_the_profiles_are_shown_with_all_their_settings(requester: Requester) ->
         "bitrate_kbps": None,
         "fps": None,
         "hdr": "sdr",
+        "copy": "never",
+        "target": None,
     }
+    assert (film["measure"], film["vmaf_min"]) == ([], None)
 
 
 def test_the_outputs_of_a_profile_are_a_valid_request_that_means_the_same(requester: Requester) -> None:

@@ -4,9 +4,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from euterpe.api.metrics import Depth
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.retry import JobError
 from euterpe.domain.rows import BacklogRow
 from euterpe.store.errors import StoreUnavailable
 from tests.api.serving import Served
+from tests.store.attempts import release
 from tests.store.jobs import claim_one
 
 
@@ -51,6 +54,16 @@ def test_the_depth_of_every_queue_and_lane_is_shown(on_every_engine: Served) -> 
     assert seen["euterpe_jobs", "ready", "slow"] == 2
     assert seen["euterpe_jobs", "default", "delayed"] == 1
     assert seen["euterpe_database_up",] == 1
+
+
+def test_releases_without_a_charge_are_counted_by_code(served: Served) -> None:
+    reason = JobError(ErrorCode.STORAGE_ROOT_MISSING, "this worker has no such folder", "claimed")
+    served.requester().submit()
+    (job,) = served.store.inbox.claim("w1", 1)
+    report = release(job, reason=reason)
+    served.store.attempt_ends.end([report])
+    served.store.attempt_ends.end([report])
+    assert samples(served)["euterpe_releases_total", "storage_root_missing"] == 1, "a replay is no release"
 
 
 class Backlog:

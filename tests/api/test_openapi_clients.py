@@ -34,6 +34,7 @@ const spec: components["schemas"]["JobSpec"] = {
 async function main() {
   const { data, error } = await client.POST("/transcode", { body: spec });
   if (error) throw new Error(JSON.stringify(error));
+  if (!("job_id" in data)) throw new Error("the answer to a dry run");
   const found = await client.GET("/transcode/status", { params: { query: { job_id: [data.job_id] } } });
   const job = found.data as components["schemas"]["Job"];
   const errorCode: string | undefined = job.error?.code;

@@ -125,3 +125,22 @@ def test_a_stopped_pool_leaves_no_caller_waiting(pool: StoreThreadPool) -> None:
     # Whether a call ran before the stop depends on the threads, but every caller gets an answer.
     ended = asyncio.run(stop())
     assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
+
+
+def test_a_thread_counts_until_it_ends_also_without_its_caller(pool: StoreThreadPool) -> None:
+    """Without this rule, a requester whose calls were cancelled got new threads, until it had all four."""
+    gate = Gate()
+
+    async def leave() -> None:
+        for _ in range(3):
+            calls = [asyncio.ensure_future(pool.run(gate, "hostile")) for _ in range(2)]
+            await asyncio.sleep(0)
+            for one in calls:
+                one.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        assert await asyncio.wait_for(pool.run(lambda: "here", "small"), 30) == "here"
+        gate.open.set()
+        assert await pool.run(lambda: "again", "hostile") == "again"
+
+    asyncio.run(leave())
+    assert gate.most <= 2

@@ -1,0 +1,1 @@
+"""The calls of remote workers: POST /internal/worker/… (docs/contract-workers.md)."""

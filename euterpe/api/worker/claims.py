@@ -1,0 +1,190 @@
+"""POST /internal/worker/claim: a long poll for jobs.
+
+A wait takes no thread: the claim desk answers all waiting workers of the process.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import structlog
+from starlette.requests import ClientDisconnect, Request
+
+from euterpe.api.disconnect import while_connected
+from euterpe.api.middleware import context_of
+from euterpe.api.problems import ProblemCode, Refused
+from euterpe.api.service import Service
+from euterpe.api.worker.call import Answer, WorkerCall
+from euterpe.api.worker.fields import RequestFields
+from euterpe.api.worker.service import RemoteWorkers
+from euterpe.client.worker_calls import PROTOCOL
+from euterpe.control.claim_desk import ClaimDesk
+from euterpe.control.lease_tokens import LeaseClaim
+from euterpe.control.waiting_claims import Waiting
+from euterpe.domain.canonical import without_callback_queries
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.leased_job import Unavailable
+from euterpe.domain.text import check_text
+from euterpe.domain.units import iso
+from euterpe.runtime.retry import draw
+from euterpe.store.queue.attempt_answers import AttemptKey
+from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
+
+_log = structlog.get_logger(__name__)
+
+DEFAULT_WAIT_MS, MAX_WAIT_MS = 5_000, 30_000
+MAX_JOBS, MAX_STREAMS = 100, 100
+LONGEST_CLAIM_ID = 128  # the stored id begins with the id of the API key's owner
+# The desk answers a worker for which it claims right now. If the database takes longer, the worker repeats.
+_LAST_ANSWER_S = 5.0
+# After a stop, the workers come back at random times within this time.
+_SPREAD_MS = 2_000
+
+
+class ClaimEndpoint:
+    def __init__(self, service: Service, workers: RemoteWorkers) -> None:
+        self._pool, self._workers, self._settings = service.read_pool, workers, workers.settings
+
+    async def claim(self, call: WorkerCall) -> Answer:
+        request, wait_s = _claim_request(call, self._settings.lease_ms)
+        desk = self._workers.desk
+        waiting = desk.enter(request, waits=wait_s > 0)
+        jobs = await self._wait(desk, waiting, wait_s, call.request)
+        if not jobs:
+            return {
+                "claimed": False,
+                **({"retry_after_ms": int(_SPREAD_MS * draw())} if desk.is_stopping else {}),
+            }
+        context_of(call.request).about.update(worker_id=request.worker_id, jobs=len(jobs))
+        documents = await self._pool.run(partial(self._documents, jobs, call.requester_id))
+        return {**documents[0], "jobs": documents} if request.limit > 1 or len(jobs) > 1 else documents[0]
+
+    async def _wait(
+        self, desk: ClaimDesk, waiting: Waiting, wait_s: float, request: Request
+    ) -> Sequence[ClaimedJob]:
+        loop, answered = asyncio.get_running_loop(), asyncio.Event()
+        waiting.jobs.add_done_callback(lambda _: loop.call_soon_threadsafe(answered.set))
+        try:
+            if await while_connected(_is_set_within(answered, wait_s), request.receive):
+                return waiting.jobs.result()
+            if desk.leave(waiting):
+                return self._nothing(desk)
+            if await while_connected(_is_set_within(answered, _LAST_ANSWER_S), request.receive):
+                return waiting.jobs.result()
+        except (ClientDisconnect, asyncio.CancelledError):
+            self._abandon(desk, waiting)
+            raise
+        self._abandon(desk, waiting)
+        raise Unavailable("the database did not answer in time; repeat the claim")
+
+    def _nothing(self, desk: ClaimDesk) -> Sequence[ClaimedJob]:
+        if desk.is_failing:
+            raise Refused(
+                ProblemCode.DATABASE_UNAVAILABLE,
+                ProblemCode.DATABASE_UNAVAILABLE.public_detail,
+                retry_after_s=2,
+            )
+        return ()
+
+    def _abandon(self, desk: ClaimDesk, waiting: Waiting) -> None:
+        """End the wait of a worker that has left.
+
+        Jobs that a claim with an id has got stay with it: its worker is about to send the same id again, or
+        to release it. Jobs of a claim without an id are given back, as no worker knows of them.
+        """
+        if waiting.request.claim_id is not None:
+            desk.give_up(waiting)
+        elif not desk.leave(waiting):
+            waiting.jobs.add_done_callback(self._give_back)
+
+    def _give_back(self, answer: "Future[Sequence[ClaimedJob]]") -> None:
+        if answer.exception() is not None:
+            return
+        for job in answer.result():
+            _log.info("claim_given_back", job_id=job.job_id, worker_id=job.worker_id)
+            self._workers.reports.give_back(AttemptKey(job.job_id, job.attempt_id, job.claim_version))
+
+    def _documents(self, jobs: Sequence[ClaimedJob], requester_id: str) -> list[dict[str, Any]]:
+        return [self._document(job, requester_id) for job in jobs]
+
+    def _document(self, job: ClaimedJob, requester_id: str) -> dict[str, Any]:
+        claim = LeaseClaim(job.job_id, job.attempt_id, job.claim_version)
+        return {
+            "claimed": True,
+            "job_id": job.job_id,
+            "attempt_id": job.attempt_id,
+            "lease_token": self._workers.tokens.mint(claim, requester_id),
+            "stream": job.queue,
+            "message_id": f"{job.claim_version - 1}-{job.job_id}",
+            "payload": payload_of(job),
+            "lease_ttl_seconds": self._settings.lease_ms / 1000,
+            "lease_expires_at": iso(job.lease_expires_at),
+            "heartbeat_interval_seconds": self._settings.heartbeat_ms / 1000,
+            "progress_interval_seconds": self._settings.progress_ms / 1000,
+        }
+
+
+def payload_of(job: ClaimedJob) -> dict[str, Any]:
+    """Return what a worker needs to know of its job. It has no secrets."""
+    # Earlier releases stored the queries of callback URLs in clear text: remove them.
+    spec = without_callback_queries(dict(job.spec))
+    return {
+        "spec": spec,
+        "claim_version": job.claim_version,
+        "attempt_count": job.attempt_count,
+        "max_attempts": job.max_attempts,
+        "credential_version": job.credential_version,
+        "queue": job.queue,
+        "priority": job.priority,
+        "group": job.group_id,
+        "external_id": spec.get("external_id"),
+        "requester_id": job.requester_id,
+        "limits": {name: spec.get(name) for name in ("max_source_bytes", "timeout_seconds")},
+    }
+
+
+def stored_claim_id(requester_id: str, claim_id: str) -> str:
+    """Return the id that is stored: nobody gets the jobs of a claim with another owner's key."""
+    return f"{requester_id}:{claim_id}"
+
+
+def _claim_request(call: WorkerCall, lease_ms: int) -> tuple[ClaimRequest, float]:
+    """Return the claim, and how long to wait for a job. Raise if the worker speaks another protocol."""
+    fields = call.fields
+    queues = fields.texts("streams", MAX_STREAMS)
+    wait_ms = min(fields.whole("max_wait_ms", DEFAULT_WAIT_MS, 0, 2**53), MAX_WAIT_MS)
+    limit = fields.whole("max_jobs", 1, 1, MAX_JOBS)
+    claim_id = fields.optional_text("claim_id", longest=LONGEST_CLAIM_ID)
+    if fields.has("accepts"):
+        fields.texts("accepts", MAX_STREAMS, least=0)
+    if fields.has("protocol"):
+        _check_protocol(fields.inner("protocol"))
+    for queue in queues:
+        try:
+            check_text("queue", queue, "streams")
+        except InvalidSpec as error:
+            fields.errors += (FieldError(("streams",), wrong.msg) for wrong in error.errors)
+    fields.check()
+    stored_id = None if claim_id is None else stored_claim_id(call.requester_id, claim_id)
+    return ClaimRequest(call.worker_id, limit, queues, lease_ms, stored_id), wait_ms / 1000
+
+
+def _check_protocol(spoken: RequestFields) -> None:
+    low, high = spoken.whole("min", PROTOCOL, 0, 2**53), spoken.whole("max", PROTOCOL, 0, 2**53)
+    spoken.check()
+    if not low <= PROTOCOL <= high:
+        older = "server" if low > PROTOCOL else "worker"
+        raise Refused(
+            ProblemCode.PROTOCOL_NOT_SUPPORTED,
+            f"this server speaks version {PROTOCOL}, and the worker {low} to {high}: upgrade the {older}",
+        )
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

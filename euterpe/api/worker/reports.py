@@ -1,0 +1,210 @@
+"""POST /internal/worker/{heartbeat,advance,complete,fail,release}: what workers report on their attempts."""
+
+import asyncio
+import json
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from euterpe.api.problems import ProblemCode, Refused
+from euterpe.api.service import Service
+from euterpe.api.worker.call import LONGEST_TOKEN, Answer, WorkerCall, proof_of, refusal_code
+from euterpe.api.worker.claims import LONGEST_CLAIM_ID, stored_claim_id
+from euterpe.api.worker.fields import RequestFields
+from euterpe.api.worker.reported_errors import job_error
+from euterpe.api.worker.service import RemoteWorkers
+from euterpe.control.lease_tokens import InvalidLeaseToken
+from euterpe.control.reported_attempts import AttemptRefused
+from euterpe.domain.leased_job import ProgressFigures
+from euterpe.domain.states import IN_PROGRESS, JobStatus
+from euterpe.domain.units import iso
+from euterpe.store.checks import WEEK_MS
+from euterpe.store.queue.attempt_answers import EndAnswer
+from euterpe.store.queue.inbox import ExtendedLease
+
+MAX_LEASES = 1_000
+MAX_RESULT = 262_144
+STATUSES = tuple(status.value for status in IN_PROGRESS[1:])
+_MOST = 1e9 - 1
+_RESULT_FIELDS = ("outputs", "timings", "source_info", "warnings")
+_MOST_LISTED = 100_000
+
+
+class ReportEndpoints:
+    def __init__(self, service: Service, workers: RemoteWorkers) -> None:
+        self._workers, self._reports = workers, workers.reports
+        self._inbox, self._pool = service.store.inbox, service.read_pool
+        self._lease_ms = workers.settings.lease_ms
+
+    async def heartbeat(self, call: WorkerCall) -> Answer:
+        leases = call.fields.mappings("leases", MAX_LEASES)
+        if leases is None:
+            beat = self._beat(call.fields, call.requester_id)
+            call.fields.check()
+            return self._held(await asyncio.wrap_future(beat()))
+        _check_lease(call.fields)
+        _progress(call.fields)
+        beats = [
+            self._beat(call.fields.at(number, lease, "leases"), call.requester_id)
+            for number, lease in enumerate(leases)
+        ]
+        call.fields.check()
+        answers = await asyncio.gather(
+            *(asyncio.wrap_future(beat()) for beat in beats), return_exceptions=True
+        )
+        return {
+            "ok": True,
+            "leases": [
+                {"job_id": lease["job_id"], **self._lease(answer)}
+                for lease, answer in zip(leases, answers, strict=True)
+            ],
+        }
+
+    def _beat(self, fields: RequestFields, requester_id: str) -> "partial[Future[ExtendedLease]]":
+        """Return the call that submits the heartbeat of one lease."""
+        proof = proof_of(fields, requester_id, has_attempt=False)
+        progress, timings = _progress(fields)
+        return partial(self._reports.heartbeat, proof, progress=progress, timings=timings)
+
+    def _lease(self, answer: ExtendedLease | BaseException) -> dict[str, Any]:
+        """Return the answer for one of several leases. Raise an error that is not about this lease."""
+        if isinstance(answer, InvalidLeaseToken | AttemptRefused):
+            return {"ok": False, "code": refusal_code(answer)}
+        if isinstance(answer, BaseException):
+            raise answer
+        return self._held(answer)
+
+    def _held(self, lease: ExtendedLease) -> dict[str, Any]:
+        return {
+            "ok": True,
+            "lease_expires_at": iso(lease.lease_expires_at),
+            "lease_ttl_seconds": self._lease_ms / 1000,
+            "cancel_requested": lease.cancel_requested,
+            "credential_version": lease.credential_version,
+        }
+
+    async def advance(self, call: WorkerCall) -> Answer:
+        fields, proof = call.fields, call.proof()
+        status = JobStatus(fields.one_of("status", STATUSES))
+        values = {
+            "source_info": fields.mapping("source_info"),
+            "warnings": fields.mappings("warnings", _MOST_LISTED),
+            "progress": fields.number("progress", 0, 100),
+        }
+        fields.check()
+        given = {name: value for name, value in values.items() if value is not None}
+        advanced = await asyncio.wrap_future(self._reports.advance(proof, status, given))
+        return {
+            "ok": True,
+            "status": advanced.status,
+            "lease_expires_at": iso(advanced.lease_expires_at),
+            "lease_ttl_seconds": self._lease_ms / 1000,
+        }
+
+    async def complete(self, call: WorkerCall) -> Answer:
+        fields, proof = call.fields, call.proof()
+        _check_message(fields)
+        result = fields.inner("result")
+        outputs = result.mappings("outputs", _MOST_LISTED)
+        known = {
+            "timings": result.mapping("timings"),
+            "source_info": result.mapping("source_info"),
+            "warnings": result.mappings("warnings", _MOST_LISTED),
+            "result": result.others(*_RESULT_FIELDS) or None,
+        }
+        fields.check()
+        # Bigger results are artifacts, and belong into the storage.
+        if len(json.dumps({"outputs": outputs, **known})) > MAX_RESULT:
+            raise Refused(ProblemCode.REQUEST_TOO_LARGE, f"`result` may take at most {MAX_RESULT} bytes")
+        return _ended(
+            await asyncio.wrap_future(self._reports.complete(proof, outputs=outputs or [], **known))
+        )
+
+    async def fail(self, call: WorkerCall) -> Answer:
+        fields, proof = call.fields, call.proof()
+        _check_message(fields)
+        inner = fields.inner("error")
+        error, stack = job_error(inner, fields), inner.any_text("stack")
+        timings = fields.mapping("timings")
+        fields.check()
+        end = await asyncio.wrap_future(self._reports.fail(proof, error, timings=timings, stack=stack))
+        return _ended(end)
+
+    async def release(self, call: WorkerCall) -> Answer:
+        fields = call.fields
+        claim_id = fields.optional_text("claim_id", longest=LONGEST_CLAIM_ID)
+        has_job = claim_id is None or fields.has("job_id")
+        _check_lease(fields)
+        proof = call.proof() if has_job else None
+        reason = job_error(fields.inner("reason"), RequestFields({})) if fields.has("reason") else None
+        delay_ms = fields.whole("delay_ms", 0, 0, WEEK_MS) if fields.has("delay_ms") else None
+        timings = fields.mapping("timings")
+        fields.check()
+        if proof is None:
+            return await self._release_claim(stored_claim_id(call.requester_id, claim_id or ""))
+        released = self._reports.release(proof, reason, delay_ms=delay_ms, timings=timings)
+        return _ended(await asyncio.wrap_future(released))
+
+    async def _release_claim(self, stored_id: str) -> Answer:
+        """Release all jobs that a claim got. Its wait ends first, so that it gets no job afterwards."""
+        for busy in self._workers.desk.end_claim(stored_id):
+            await asyncio.gather(asyncio.wrap_future(_shielded(busy.jobs)), return_exceptions=True)
+        keys = await self._pool.run(partial(self._inbox.held_by, stored_id))
+        ends = [asyncio.wrap_future(self._reports.give_back(key)) for key in keys]
+        for end in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(end, BaseException) and not isinstance(end, AttemptRefused):
+                raise end  # a refused attempt has ended meanwhile
+        return {"ok": True, "ack": True, "requeued": bool(keys)}
+
+
+def _shielded(answer: "Future[Any]") -> "Future[None]":
+    """Return a future that may be canceled without harm to `answer`, and ends with it."""
+    ended: Future[None] = Future()
+
+    def end(_: "Future[Any]") -> None:
+        if ended.set_running_or_notify_cancel():
+            ended.set_result(None)
+
+    answer.add_done_callback(end)
+    return ended
+
+
+def _progress(fields: RequestFields) -> tuple[ProgressFigures | None, dict[str, Any] | None]:
+    """Return the progress and the timings of a heartbeat."""
+    percent = fields.number("progress", 0, 100)
+    eta, speed = fields.number("eta_seconds", 0, _MOST), fields.number("speed", 0, _MOST)
+    progress = None if percent is None else ProgressFigures(percent, eta, speed)
+    return progress, fields.mapping("timings")
+
+
+def _check_lease(fields: RequestFields) -> None:
+    """Check the types of the fields of one lease, which are not needed in this form of the call."""
+    fields.optional_text("job_id")
+    fields.optional_text("attempt_id")
+    fields.optional_text("lease_token", longest=LONGEST_TOKEN)
+
+
+def _check_message(fields: RequestFields) -> None:
+    """Check the types of `stream` and `message_id`. The lease token decides, so they are not compared.
+
+    The contract also knows `stream: {name, message_id}`.
+    """
+    if isinstance(fields.raw("stream"), dict):
+        fields.inner("stream").optional_text("name")
+        fields.inner("stream").optional_text("message_id")
+    else:
+        fields.optional_text("stream")
+    fields.optional_text("message_id")
+
+
+def _ended(end: EndAnswer) -> Answer:
+    return {
+        "ok": True,
+        "ack": True,
+        "status": end.status,
+        "outcome": end.outcome,
+        "requeued": end.requeued,
+        "dlq": end.dlq,
+        "charged": end.outcome != "released",
+        "next_attempt_at": None if end.next_attempt_at is None else iso(end.next_attempt_at),
+    }
