@@ -25,7 +25,8 @@ _REFUSING_AFTER = 5
 # soon anyway. Without this limit, a few events that always time out would be sent again after each success of
 # other events.
 _OUTAGE_S = 300.0
-# Outcomes this recent might not be stored yet (a write takes milliseconds), so the state in memory is kept.
+# A write takes milliseconds, so an outcome of the last two seconds may not be stored yet. Until then, the
+# stored state does not replace the state in memory.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

@@ -79,7 +79,7 @@ class Dispatcher:
         self._keys = KeysPause(keys_pause_s, time.monotonic)
         self._lock = threading.Lock()  # guards the scheduler, the pause and the next two fields
         self._outbox_has_more = False  # True if the last claim was full
-        self._skipped: Set[str] = frozenset()  # requesters that the last claim passed over
+        self._skipped: Set[str] = frozenset()  # requesters that the last claim skipped
         self._failed_claims = 0  # the number of failed claims in a row
         self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
         self._loop = BackgroundLoop("euterpe-dispatch-claim", self._claim_once, on_error=self._pause_claims)
@@ -189,7 +189,7 @@ class Dispatcher:
         )
 
     def _postpone_all(self) -> None:
-        """Postpone all waiting events, in one transaction, until the pause for the keys ends."""
+        """Postpone all waiting events in one transaction, until the pause after a key outage ends."""
         with self._lock:
             waiting, pause_s = self._scheduler.clear(), self._keys.seconds_left
         if not waiting:
@@ -209,8 +209,8 @@ class Dispatcher:
     def _wait(self) -> None:
         """Wait for a wake-up, for the next poll, or for the next change.
 
-        There are three changes: a send begins to count as slow, an event has waited long, or the pause for
-        the keys ends.
+        There are three changes: a send begins to count as slow, an event has waited long, or the pause after
+        a key outage ends.
         """
         with self._lock:
             changes = (self._scheduler.next_change(), self._keys.seconds_left or None)

@@ -22,7 +22,7 @@ def outage_pause_s(failures: int) -> float:
 
 _log = structlog.get_logger(__name__)
 
-# Results are gathered for this time before they are written. In this time, five senders end some ten
+# Results are gathered for this time before they are written. In this time, five senders end about ten
 # deliveries. A transaction for each delivery would halve the rate of deliveries.
 _GATHER_S = 0.005
 # After a large batch more results come soon, so results are gathered for this longer time. With batches of 50

@@ -102,7 +102,7 @@ class SendScheduler:
         """Return how many events to claim now: a whole batch or 0.
 
         Return 0 if more than a batch of the waiting events can be sent soon, or if too many events wait.
-        Events that cannot be sent soon do not count for the first limit, so that they take no room from
+        Events that cannot be sent soon do not count toward that batch, so that they do not stop the claims of
         other events.
         """
         now, load = self._clock(), SendCounts(self._sends)

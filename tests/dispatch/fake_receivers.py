@@ -127,4 +127,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
-        """Print no line for each request."""
+        """Do not log requests."""

@@ -78,7 +78,7 @@ def test_a_circuit_that_was_reset_in_the_database_is_closed_here_too() -> None:
     scheduler = SchedulerHarness()
     fail(scheduler, 2)
     scheduler.note_outcome("a", Outcome.SILENCE)
-    scheduler.clock.now += 3.0  # by now, the database must have the failure
+    scheduler.clock.now += 3.0  # by this time, the database must have stored the failure
     scheduler.inner.add(events(1), {KEY}, {})
     assert len(scheduler.start_all()) == 1
 
@@ -103,7 +103,7 @@ def test_a_recent_outcome_is_not_undone_by_a_database_that_does_not_have_it_yet(
         ),
         # After a short outage, the waiting events are due soon without a release.
         ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 1.0, OriginState.HEALTHY),
-        # A single event that times out is no outage, regardless of the time.
+        # A single event that times out is not an outage, regardless of the time.
         ([Outcome.SILENCE, Outcome.ANSWER], 1_000.0, OriginState.HEALTHY),
     ],
 )

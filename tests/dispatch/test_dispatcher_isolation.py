@@ -130,7 +130,7 @@ def test_a_backlog_for_closed_ports_delays_no_other_requester(
         outbox.wait_until(lambda: bool(outbox.settled))
         before = len(outbox.settled)
         add_events_at(store, requester, [receiver.url])
-        # Before this event, two claims of the hostile requester may end, and the events claimed already.
+        # At most these deliveries may end before this event: the claimed ones, and two more hostile claims.
         assert ended_before(outbox, requester) - before <= 300
 
 

@@ -103,13 +103,16 @@ def test_events_in_hand_are_released_when_a_dispatcher_stops_in_an_outage(
 
 
 class LosingOutbox(WatchedOutbox):
-    """An outbox whose heartbeats find that every event has another owner."""
+    """An outbox whose heartbeats find that every event has another owner, once `is_losing` is set."""
 
-    heartbeats = 0
+    is_losing = False
+    lost_heartbeats = 0
 
-    def heartbeat(self, *_: Any, **__: Any) -> frozenset[str]:
+    def heartbeat(self, *arguments: Any, **options: Any) -> frozenset[str]:
+        if not self.is_losing:
+            return super().heartbeat(*arguments, **options)
         with self.changed:
-            self.heartbeats += 1
+            self.lost_heartbeats += 1
             self.changed.notify_all()
         return frozenset()
 
@@ -121,7 +124,8 @@ def test_a_lease_that_is_lost_while_the_keys_are_slow_sends_nothing(
     add_events(store, requester, receiver.url)
     with capture_logs() as logs, dispatching(store, heartbeat_ms=10), provider.held():
         provider.wait_for_waiting()
-        outbox.wait_until(lambda: outbox.heartbeats >= 2)  # the first heartbeat is over
+        outbox.is_losing = True
+        outbox.wait_until(lambda: outbox.lost_heartbeats >= 2)  # so the first heartbeat has ended
     assert "lease_lost_before_send" in [log["event"] for log in logs]
     assert receiver.received == []
 
@@ -136,7 +140,7 @@ def test_a_slow_key_provider_holds_up_no_other_requester(
     other = store.requesters.create("other")
     with dispatching(store):
         add_events(store, requester, receiver.url)
-        outbox.wait_settled(1)  # keeps the secrets of this requester in memory for seconds
+        outbox.wait_settled(1)  # after this, the secrets of this requester stay in memory for seconds
         with provider.held():
             add_events(store, other, receiver.url, jobs=3)
             provider.wait_for_waiting()

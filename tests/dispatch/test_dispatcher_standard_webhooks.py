@@ -68,7 +68,7 @@ def test_jobs_of_one_requester_have_each_its_own_format(
 ) -> None:
     add_events(store, requester, receiver.url, **STANDARD)
     add_events(store, requester, receiver.url, webhook_format="euterpe")
-    add_events(store, requester, receiver.url)  # as a release without the field stored the spec
+    add_events(store, requester, receiver.url)  # without the field, as an earlier release stored the spec
     with dispatching(store):
         received = receiver.wait_for(3)
         outbox.wait_settled(3)
@@ -129,7 +129,7 @@ SendAt = Callable[[float], Received]
 
 @pytest.fixture
 def send_at(store: Store, requester: NewRequester, receiver: Receiver, open_receivers: ExitStack) -> SendAt:
-    """Return a function that sends always the same event, at the given time of the sender's clock."""
+    """Return a function that always sends the same event, at the given time of the sender's clock."""
     event = ClaimedEvent(
         "e1", "j1", requester.requester_id, 1, "job.claimed", '{"event_id":"e1"}', receiver.url, 1, 1, "d1",
         webhook_format="standard",

@@ -110,7 +110,7 @@ class Histories(RuleBasedStateMachine):
         assert max(jobs.values(), default=0) <= 1
 
     def check_nothing_waits_without_reason(self) -> None:
-        """Assert that for each waiting event, a rule forbids to send it now."""
+        """Assert that for each waiting event, a rule forbids sending it now."""
         now = self.scheduler.clock.now
         prompt = [send for send in self.under_way if not send.is_detached]
         for one in self.waiting.values():

@@ -38,7 +38,7 @@ Build = Callable[..., Sender]
 
 
 class Dialled(list[tuple[str, int]]):
-    """A list of the dialled addresses, which is also the (real) dialer."""
+    """A real dialer that is also the list of the addresses that it dialled."""
 
     def __call__(self, address: str, port: int, timeout_s: float) -> socket.socket:
         self.append((address, port))
