@@ -54,6 +54,8 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # httpx logs each request at level info, and a remote worker sends several a minute, and some per job.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class _Handler(logging.StreamHandler[TextIO]):

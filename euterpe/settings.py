@@ -35,7 +35,7 @@ from pydantic_settings import (
 
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import DeliverySchedule
-from euterpe.domain.text import NAME
+from euterpe.domain.text import QUEUE
 from euterpe.domain.units import parse_duration
 from euterpe.net.pace import MIN_BYTES_PER_SECOND, WINDOW_S
 from euterpe.storage.range_readers import DEFAULT_PARALLEL
@@ -78,7 +78,7 @@ def _split(value: object) -> object:
 def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words:
         raise ValueError("must name a queue")
-    return tuple(NAME(word) for word in words)
+    return tuple(QUEUE(word) for word in words)
 
 
 def _vault_url(url: str | None) -> str | None:
@@ -118,14 +118,14 @@ def _retry_delays(value: object) -> tuple[int, ...]:
         return value  # the default
     words = _split(value)
     if not isinstance(words, list | tuple) or not 1 <= len(words) <= _MOST_RETRY_DELAYS:
-        raise ValueError(f"must be 1 to {_MOST_RETRY_DELAYS} durations with commas, like 5s,30s,2m")
+        raise ValueError(f"must be 1 to {_MOST_RETRY_DELAYS} durations separated by commas, like 5s,30s,2m")
     return tuple(_retry_delay(word) for word in words)
 
 
 def _retry_delay(word: object) -> int:
     delay_ms = parse_duration(word) if isinstance(word, str) else None
     if delay_ms is None:
-        raise ValueError("must be durations with commas, each a number and a unit, like 5s, 15m, 12h or 1d")
+        raise ValueError("must be durations separated by commas, each a number and a unit, like 5s or 12h")
     if not _SHORTEST_RETRY_DELAY_MS <= delay_ms <= _LONGEST_RETRY_DELAY_MS:
         raise ValueError("must be durations of 1s to 7d each")
     return delay_ms
@@ -184,6 +184,8 @@ class Settings(BaseSettings):
 
     worker_slots: Annotated[int, Field(ge=1, le=1000)] = max(1, (os.cpu_count() or 1) // 2)
     worker_queues: Annotated[Words, AfterValidator(_queues)] = ("default",)
+    # `inline` gives unsealed credentials to remote workers that send no public key, over TLS or loopback.
+    worker_credentials: Literal["sealed", "inline"] = "sealed"
     work_dir: Path | None = None  # default: the system's temporary folder
     max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
     min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # disk space that a worker keeps free
@@ -200,6 +202,13 @@ class Settings(BaseSettings):
     min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
 
     fetch_connections: Annotated[int, Field(ge=1, le=16)] = DEFAULT_PARALLEL.connections  # of one source
+
+    server: str | None = None  # a remote worker gets its jobs from this server, and needs no database
+    api_key: SecretStr | None = None  # of a remote worker
+    server_ca: Path | None = None  # default: the public authorities
+    client_cert: Path | None = None
+    client_key: Annotated[Path | None, Field(validate_default=True)] = None
+    server_insecure: bool = False  # allows http:// to other hosts
 
     profiles: Path | None = None  # a folder with further profiles, each a TOML file
 
@@ -244,6 +253,13 @@ class Settings(BaseSettings):
     def _is_configured(cls, value: str, info: ValidationInfo) -> str:
         if value == "vault" and info.data.get("vault_url", "") is None:
             raise ValueError("must be local, or vault_url must be set")
+        return value
+
+    @field_validator("client_key")
+    @classmethod
+    def _is_a_pair(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) != (info.data.get("client_cert") is None):
+            raise ValueError("must be set with client_cert, and only then")
         return value
 
     @field_validator("max_body_bytes")

@@ -14,10 +14,12 @@ from euterpe import logs
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     root, stream = logging.getLogger(), io.StringIO()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, httpx = root.handlers[:], root.level, logging.getLogger("httpx")
+    httpx_level = httpx.level
     logs.configure("debug", stream)
     yield stream
     root.handlers[:], root.level = handlers, level
+    httpx.setLevel(httpx_level)
     structlog.reset_defaults()
 
 
@@ -106,3 +108,9 @@ def test_a_flood_of_one_line_is_logged_as_some_lines_and_a_count(stream: io.Stri
         ("request", 401, "warning")
     }
     assert [line for line in logged if line.get("status") == 202]
+
+
+def test_the_requests_of_httpx_are_not_logged(stream: io.StringIO) -> None:
+    logging.getLogger("httpx").info("HTTP Request: POST https://e.example/internal/worker/claim")
+    logging.getLogger("httpx").warning("something is wrong")
+    assert [line["event"] for line in lines(stream)] == ["something is wrong"]

@@ -43,6 +43,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "heartbeat_interval_ms": 15_000,
         "worker_slots": max(1, (os.cpu_count() or 1) // 2),
         "worker_queues": ("default",),
+        "worker_credentials": "sealed",
         "work_dir": None,
         "max_source_bytes": 50 * 1024**3,
         "min_free_bytes": 512 * 1024**2,
@@ -53,6 +54,12 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "min_transfer_bytes_per_s": 65_536,
         "min_transfer_window_ms": 60_000,
         "fetch_connections": 4,
+        "server": None,
+        "api_key": None,
+        "server_ca": None,
+        "client_cert": None,
+        "client_key": None,
+        "server_insecure": False,
         "profiles": None,
         "storage_roots": (),
         "storage_endpoints": (),
@@ -108,10 +115,10 @@ def test_the_pauses_of_deliveries_are_durations_with_commas(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (",", "must be 1 to 100 durations with commas, like 5s,30s,2m"),
-        (",".join(["1s"] * 101), "must be 1 to 100 durations with commas, like 5s,30s,2m"),
-        ("5", "must be durations with commas, each a number and a unit, like 5s, 15m, 12h or 1d"),
-        ("5s;30s", "must be durations with commas, each a number and a unit, like 5s, 15m, 12h or 1d"),
+        (",", "must be 1 to 100 durations separated by commas, like 5s,30s,2m"),
+        (",".join(["1s"] * 101), "must be 1 to 100 durations separated by commas, like 5s,30s,2m"),
+        ("5", "must be durations separated by commas, each a number and a unit, like 5s or 12h"),
+        ("5s;30s", "must be durations separated by commas, each a number and a unit, like 5s or 12h"),
         ("5s,0s", "must be durations of 1s to 7d each"),
         ("8d", "must be durations of 1s to 7d each"),
     ],
@@ -315,3 +322,17 @@ def test_a_body_that_libsql_could_not_give_back_is_refused(monkeypatch: pytest.M
     monkeypatch.setenv("EUTERPE_DATABASE_URL", "libsql://127.0.0.1:8080")
     with pytest.raises(SettingsError, match="on libSQL"):
         load()
+
+
+@pytest.mark.parametrize("name", ["CLIENT_CERT", "CLIENT_KEY"])
+def test_a_client_certificate_needs_its_key(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(f"EUTERPE_{name}", "client.pem")
+    assert load_errors() == ["EUTERPE_CLIENT_KEY must be set with client_cert, and only then"]
+    monkeypatch.setenv("EUTERPE_CLIENT_CERT", "client.pem")
+    monkeypatch.setenv("EUTERPE_CLIENT_KEY", "client.key")
+    assert load().client_key == Path("client.key")
+
+
+def test_the_key_of_a_remote_worker_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_API_KEY", CANARY)
+    assert CANARY not in repr(load())

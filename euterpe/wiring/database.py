@@ -1,6 +1,5 @@
 """Build the key provider, the database and the store from the settings."""
 
-import gc
 import os
 from functools import cached_property
 from pathlib import Path
@@ -17,18 +16,6 @@ from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.errors import SchemaMismatch, StoreError
 from euterpe.store.store import Store
-
-
-def collect_garbage_less_often() -> None:
-    """Raise the garbage collector's thresholds. Call this after the start of a long-running program.
-
-    With the default thresholds, a search for cycles after every 700 new objects took a tenth of a busy
-    worker's time. The searches found almost nothing to free, because imported modules are never freed, and
-    batches of rows contain no cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 class LazyKeyProvider:
@@ -60,8 +47,10 @@ class LazyKeyProvider:
         return self._provider.unwrap(kek_id, wrapped, aad)
 
 
-def open_store(settings: Settings, keys: KeyProvider | None = None) -> Store:
+def open_store(settings: Settings, keys: KeyProvider | None = None, *, sweep_grace_ms: int = 0) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
+
+    For `sweep_grace_ms` from now, the store revokes no expired lease.
 
     The key provider of the settings must pass its self-test, so that a program that cannot decrypt secrets
     does not start. Raise `StoreError` if the SQLite file is read-only, and `SchemaMismatch` if it is missing.
@@ -75,6 +64,7 @@ def open_store(settings: Settings, keys: KeyProvider | None = None) -> Store:
         job_max_attempts=settings.job_max_attempts,
         outbox_max_attempts=settings.outbox_max_attempts,
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
+        sweep_grace_ms=sweep_grace_ms,
     )
 
 

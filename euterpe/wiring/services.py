@@ -10,29 +10,31 @@ import structlog
 from euterpe.api.app import create_app
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
+from euterpe.api.worker.service import WorkerSettings
+from euterpe.control.refresher import Refresher
+from euterpe.control.store_plane import StorePlane
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.job_limits import JobLimits
-from euterpe.media.ffmpeg import examine_ffmpeg, find_ffmpeg
-from euterpe.media.sandbox.memory import memory_of_a_slot, memory_of_the_machine
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.net.egress import Egress
-from euterpe.net.pace import MinimumPace
-from euterpe.net.policy import EgressPolicy
-from euterpe.settings import Settings, SettingsError, worker_id
-from euterpe.storage.policy import StoragePolicy
-from euterpe.storage.range_readers import ParallelFetch
-from euterpe.storage.storage import Storage
+from euterpe.settings import Settings, worker_id
 from euterpe.store.store import Store
 from euterpe.wiring.database import delivery_schedule_of, open_store
 from euterpe.wiring.profiles import load_profiles
-from euterpe.worker.attempt import Tools
-from euterpe.worker.disk import DiskLedger
-from euterpe.worker.kept_sources import KeptSources
-from euterpe.worker.workdir import WorkDir
+from euterpe.wiring.worker import (
+    egress_policy,
+    start_sandbox,
+    storage_of,
+    storage_policy,
+    work_folder,
+    worker_tools,
+)
+from euterpe.worker.dry_run import DryRunLimits, DryRuns
 from euterpe.worker.worker import Worker
 
 _log = structlog.get_logger(__name__)
+_SWEEP_GRACE_MS = 30_000
 
 
 class PortTaken(EuterpeError):
@@ -57,8 +59,13 @@ class Services:
 
     @property
     def store(self) -> Store:
+        return self._open_store()
+
+    def _open_store(self, *, sweep_grace_ms: int = 0) -> Store:
+        """Return the store, which the first call opens."""
         if self._store is None:
-            self._store = self._parts.enter_context(open_store(self._settings))
+            store = open_store(self._settings, sweep_grace_ms=sweep_grace_ms)
+            self._store = self._parts.enter_context(store)
         return self._store
 
     def start_dispatcher(self) -> None:
@@ -84,32 +91,27 @@ class Services:
     def start_worker(self) -> None:
         settings = self._settings
         egress = self._parts.enter_context(Egress(egress_policy(settings)))
-        tools = worker_tools(settings, self.store, egress)
-        self._start_sandbox(tools.sandbox)
+        tools = worker_tools(settings, self._store_plane(egress), egress)
+        self._sandbox = tools.sandbox
+        start_sandbox(tools.sandbox, self._parts, is_required=settings.require_sandbox)
         worker = Worker(
             tools,
-            worker_id(),
             slots=settings.worker_slots,
-            queues=settings.worker_queues,
-            lease_ms=settings.lease_ttl_ms,
             heartbeat_ms=settings.heartbeat_interval_ms,
         )
         worker.start()
         self._intake.append(worker.stop_claiming)
         self._parts.callback(self._stop_worker, worker)
 
-    def _start_sandbox(self, sandbox: Sandbox) -> None:
-        """Start the sandbox before the first claim.
-
-        Raise if the sandbox is required and an essential layer is missing.
-        """
-        self._sandbox = self._parts.enter_context(sandbox)
-        for layer in sandbox.isolation.missing():
-            _log.warning(
-                "sandbox_incomplete", missing=layer.name, without_it=layer.open_without, advice=layer.advice
-            )
-        if self._settings.require_sandbox:
-            sandbox.isolation.require()
+    def _store_plane(self, egress: Egress) -> StorePlane:
+        settings = self._settings
+        return StorePlane(
+            self.store,
+            Refresher(self.store, egress, max_refreshes=settings.refresh_max_attempts),
+            worker_id(),
+            queues=settings.worker_queues,
+            lease_ms=settings.lease_ttl_ms,
+        )
 
     def _sandbox_layers(self) -> dict[str, bool] | None:
         if self._sandbox is None:
@@ -132,13 +134,17 @@ class Services:
             max_unfinished_of_all=settings.max_unfinished_of_all,
             job=limits_of_a_job(settings),
         )
+        dry_runs = self._dry_runs()
         app = create_app(
-            self.store,
+            # After an outage of the API, living remote workers revive their leases first.
+            self._open_store(sweep_grace_ms=min(settings.lease_ttl_ms, _SWEEP_GRACE_MS)),
             limits,
             storage_policy(settings),
             egress_policy(settings),
             profiles=profiles,
             sandbox_layers=self._sandbox_layers,
+            dry_run=dry_runs,
+            workers=worker_settings(settings),
         )
         try:
             server = ApiServer(app, host, port)
@@ -148,72 +154,37 @@ class Services:
         self._parts.callback(server.stop)
         return server
 
+    def _dry_runs(self) -> DryRuns:
+        settings = self._settings
+        egress = self._parts.enter_context(Egress(egress_policy(settings)))
+        limits = DryRunLimits(settings.max_source_bytes, requires_sandbox=settings.require_sandbox)
+        # The probe needs no ffmpeg, which may be missing on a machine that only serves the API.
+        dry_runs = DryRuns(
+            storage_of(settings, egress), Sandbox(Path(os.devnull)), work_folder(settings), limits
+        )
+        # A dry run may take 30 s, and the API waits for the threads that run them.
+        self._intake.append(dry_runs.begin_stop)
+        self._parts.callback(dry_runs.stop)
+        return dry_runs
+
     def stop(self) -> None:
         for close in self._intake:
             close()
         self._parts.close()
 
 
-def limits_of_a_job(settings: Settings) -> JobLimits:
-    return JobLimits(settings.limit_timeout_seconds, settings.limit_attempts, settings.limit_priority)
-
-
-def egress_policy(settings: Settings) -> EgressPolicy:
-    try:
-        return EgressPolicy(settings.egress_allow)
-    except ValueError as error:
-        raise SettingsError([f"EUTERPE_EGRESS_ALLOW: {error}"]) from None
-
-
-def storage_policy(settings: Settings) -> StoragePolicy:
-    # Do not resolve symbolic links in the roots, because the policy compares path names.
-    roots = tuple(Path(root).absolute() for root in settings.storage_roots)
-    try:
-        return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
-    except ValueError as error:
-        raise SettingsError([f"EUTERPE_STORAGE_ENDPOINTS: {error}"]) from None
-
-
-def minimum_pace(settings: Settings) -> MinimumPace:
-    return MinimumPace(settings.min_transfer_bytes_per_s, settings.min_transfer_window_ms / 1000)
-
-
-def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
-    found = examine_ffmpeg(find_ffmpeg(settings.ffmpeg))
-    if not found.is_safe:
-        _log.warning("ffmpeg_is_old", version=found.version, advice="see `euterpe doctor`")
-    workdir = WorkDir(settings.work_dir)
-    kept = KeptSources(workdir)
-    return Tools(
-        store=store,
-        storage=Storage(
-            storage_policy(settings),
-            egress,
-            pace=minimum_pace(settings),
-            parallel=ParallelFetch(connections=settings.fetch_connections),
-        ),
-        egress=egress,
-        sandbox=Sandbox(found.path),
-        workdir=workdir,
-        disk=DiskLedger(
-            workdir.free_bytes,
-            slots=settings.worker_slots,
-            min_free_bytes=settings.min_free_bytes,
-            kept=kept,
-        ),
-        kept=kept,
-        ffmpeg_version=found.version,
-        threads=threads_of_a_slot(settings.worker_slots),
-        memory_bytes=memory_of_a_slot(settings.worker_slots, memory_of_the_machine()),
-        max_source_bytes=settings.max_source_bytes,
-        stall_seconds=settings.stall_timeout_ms / 1000,
+def worker_settings(settings: Settings) -> WorkerSettings:
+    """Return what the API tells remote workers."""
+    return WorkerSettings(
+        lease_ms=settings.lease_ttl_ms,
+        heartbeat_ms=settings.heartbeat_interval_ms,
+        gives_inline=settings.worker_credentials == "inline",
         max_refreshes=settings.refresh_max_attempts,
     )
 
 
-def threads_of_a_slot(slots: int) -> int:
-    """Return the number of ffmpeg threads per slot: the cores divided by the slots, but at least one."""
-    return max(1, len(os.sched_getaffinity(0)) // slots)
+def limits_of_a_job(settings: Settings) -> JobLimits:
+    return JobLimits(settings.limit_timeout_seconds, settings.limit_attempts, settings.limit_priority)
 
 
 @contextmanager
