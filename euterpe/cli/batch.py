@@ -179,7 +179,7 @@ def _defaults(given: Sequence[str], credentials: Path | None) -> "Document":
         if not equals:
             raise typer.BadParameter(f"must be COLUMN=VALUE, not {column!r}", param_hint="--set")
         if wrong := unknown([column]):
-            raise typer.BadParameter(f"{wrong[0]} is no field of a job", param_hint="--set")
+            raise typer.BadParameter(f"{wrong[0]} is not a field of a job", param_hint="--set")
         try:
             cells[column] = value_of(column, value)
         except InvalidSpec as error:

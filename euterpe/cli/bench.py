@@ -20,7 +20,7 @@ app = group("Measure this installation.", example="euterpe bench queue")
 Jobs = Annotated[int, typer.Option(min=64, help="How many jobs to run from enqueue to end.")]
 Batch = Annotated[int, typer.Option(min=1, max=1000, help="Jobs that share a transaction.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")]
-Samples = Annotated[int, typer.Option(min=10, help="Jobs to measure the idle latency with.")]
+Samples = Annotated[int, typer.Option(min=10, help="The number of jobs for the idle latency.")]
 Seconds = Annotated[
     float, typer.Option(min=0.1, max=600, help="The duration of each of the four measurements.")
 ]
@@ -31,7 +31,7 @@ PacedSeconds = Annotated[
 ClipSeconds = Annotated[float, typer.Option(min=1, max=3600, help="Length of the one long source.")]
 Clips = Annotated[int, typer.Option(min=1, max=10_000, help="How many short sources.")]
 Slots = Annotated[int, typer.Option(min=1, max=1000, help="The number of concurrent short jobs.")]
-LargeMib = Annotated[int, typer.Option(min=16, help="Size of the source to watch the memory with.")]
+LargeMib = Annotated[int, typer.Option(min=16, help="The size of the source for the memory test.")]
 
 
 @command(app, "queue", example="euterpe bench queue --jobs 5000")

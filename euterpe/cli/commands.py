@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -15,8 +15,9 @@ from euterpe.domain.model import Instant
 from euterpe.domain.units import parse_duration, parse_size
 from euterpe.runtime.installation import install_hint
 from euterpe.settings import load
-from euterpe.store.store import Store
-from euterpe.wiring.database import LazyKeyProvider, open_store
+
+if TYPE_CHECKING:
+    from euterpe.store.store import Store
 
 
 class ExtraMissing(EuterpeError):
@@ -24,12 +25,18 @@ class ExtraMissing(EuterpeError):
 
 
 @contextmanager
-def importing(extra: str) -> Iterator[None]:
-    """Turn a failed import of a package into an error that tells the user which extra to install."""
+def importing(extra: str, *, unless: str | None = None) -> Iterator[None]:
+    """Turn a failed import of a package into an error that tells the user which extra to install.
+
+    `unless` is the other way out.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ExtraMissing(f"this needs the package {error.name}; {install_hint(extra)}") from error
+        condition = "" if unless is None else f"unless {unless}, "
+        raise ExtraMissing(
+            f"{condition}this needs the package {error.name}; {install_hint(extra)}"
+        ) from error
 
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -69,8 +76,10 @@ def _epilog(example: str) -> str:
 
 
 @contextmanager
-def opened() -> Iterator[Store]:
+def opened() -> "Iterator[Store]":
     """Yield the store that the settings describe. The keys are loaded only if the command uses them."""
+    from euterpe.wiring.database import LazyKeyProvider, open_store
+
     settings = load()
     with open_store(settings, LazyKeyProvider(settings)) as store:
         yield store

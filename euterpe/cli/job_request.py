@@ -40,6 +40,7 @@ OPTIONS: Mapping[Loc, str] = {
     ("max_attempts",): "--max-attempts",
     ("timeout_seconds",): "--timeout",
     ("max_source_bytes",): "--max-source",
+    ("allow_truncated",): "--allow-truncated",
     ("external_id",): "--external-id",
     ("metadata",): "--metadata",
 }

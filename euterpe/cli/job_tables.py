@@ -105,7 +105,7 @@ def _events(rows: Sequence[Document], job: Document) -> Iterator[tuple[object, .
             row["attempt_count"] or None,
             row["last_status_code"],
             row["event_id"],
-            error if same == number else f"the same error as no {same}",
+            error if same == number else f"the same error as number {same}",
         )
 
 

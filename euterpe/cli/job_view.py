@@ -128,7 +128,7 @@ def advice(code: object) -> str | None:
 def _canceling(job: Document) -> str | None:
     if not job["cancel_requested"] or job["status"] in FINISHED:
         return None
-    return "its worker stops at its next heartbeat, unless it is done by then"
+    return "its worker stops it at the next heartbeat, unless it ends before"
 
 
 def _source(info: Document) -> str | None:

@@ -123,7 +123,7 @@ def cancel(job_id: Job, as_json: AsJson = False) -> None:
         sentence = (
             f"{job_id} is canceled"
             if canceled
-            else f"{job_id} is {status}; its worker stops at its next heartbeat, unless it is done by then"
+            else f"{job_id} is {status}; its worker stops it at the next heartbeat, unless it ends before"
         )
         _answer(store, job_id, sentence, as_json)
 
@@ -205,7 +205,7 @@ def resume(queue: Queue) -> None:
 
 
 def prune(
-    older_than: Annotated[str, typer.Option(help="How long a job must have been over: 90s, 12h, 30d.")],
+    older_than: Annotated[str, typer.Option(help="How long ago a job must have ended: 90s, 12h, 30d.")],
     as_json: AsJson = False,
 ) -> None:
     """Remove finished jobs with their events and attempts.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.cells import cell_len
 
 _GAP = "  "
-_NARROWEST = 24  # the least width of wrapped text beside a label
+_NARROWEST = 24  # the minimum width of wrapped text beside a label
 
 
 def cell(value: object) -> str:

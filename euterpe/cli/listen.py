@@ -1,22 +1,19 @@
 """`euterpe listen`: a webhook receiver on this machine. It verifies events and prints them."""
 
 import json
-import signal
-import sys
-import threading
 from collections.abc import Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Annotated, Any
 
 import typer
 
 from euterpe.cli.commands import command
+from euterpe.cli.local_server import LocalServer
 from euterpe.cli.output import note, out
 from euterpe.client import Event, MemoryDedupe, MemoryNonces, SignatureError, verify
 
 _MOST_BYTES = 1024 * 1024
 _SLOWEST_S = 10.0
-_ENDINGS = (signal.SIGINT, signal.SIGTERM)
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 means any free port.")]
 Secrets = Annotated[
@@ -36,18 +33,11 @@ def listen(port: Port = 9000, secret: Secrets = None, as_json: AsLines = False) 
         server = WebhookServer(port, WebhookListener(secret or (), as_json))
     except OSError as error:
         raise typer.BadParameter(f"{port}: {error.strerror}", param_hint="--port") from None
+    doubt = "" if secret else "; without --secret nothing is verified"
     with server:
-        # Block the signals before the thread starts, because the thread inherits the mask. Then only
-        # `sigwait` receives the signals.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        doubt = "" if secret else "; without --secret nothing is verified"
-        (note if as_json else out)(f"listening on http://127.0.0.1:{server.server_address[1]}/{doubt}")
-        signal.sigwait(_ENDINGS)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)  # a second signal ends the process at once
-        server.shutdown()
-        thread.join()
+        server.serve_until_interrupted(
+            lambda: (note if as_json else out)(f"listening on {server.address}{doubt}")
+        )
 
 
 class WebhookListener:
@@ -68,7 +58,7 @@ class WebhookListener:
             note(f"refused: {refusal}")
             return 503 if refusal.retryable else 401
         except (ValueError, RecursionError):
-            note("refused: the body is no event")
+            note("refused: the body is not an event")
             return 400
         if self._dedupe.first_time(event.event_id):
             self._show(event)
@@ -85,17 +75,12 @@ class WebhookListener:
         out(f"{event.occurred_at}  {event.job_id}  {event.sequence}  {event.type}{why}")
 
 
-class WebhookServer(ThreadingHTTPServer):
+class WebhookServer(LocalServer):
     daemon_threads = False  # requests under way are finished before the program exits
 
     def __init__(self, port: int, receiver: WebhookListener) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.receiver = receiver
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # An OSError means that the sender disconnected or was too slow, which is no error of this program.
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

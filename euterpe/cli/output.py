@@ -44,7 +44,7 @@ def json_document(document: object) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal, or None if stdout is no terminal, so that no line is wrapped."""
+    """Return the width of the terminal, or None if stdout is not a terminal, so that no line is wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -14,7 +14,7 @@ from euterpe.cli.output import note
 from euterpe.client import ClientError
 
 _MOST_SHOWN = 20
-_REMIND_S = 60.0  # the least time between two notices of one outage
+_REMIND_S = 60.0  # the minimum time between two notices of one outage
 _STEPS = 10  # the number of progress lines without a terminal
 
 

@@ -93,10 +93,12 @@ def set_(
     *,
     weight: Annotated[Limit, typer.Option(help="The share of a queue, 1 to 10000; `none` means 100.")] = None,
     max_running: Annotated[
-        Limit, typer.Option(help="The most jobs ready or running at once, over all queues.")
+        Limit, typer.Option(help="The maximum number of jobs ready or running at once, over all queues.")
     ] = None,
     max_timeout: Annotated[Limit, typer.Option(help="The longest timeout of a job, like 90s or 2h.")] = None,
-    max_attempts: Annotated[Limit, typer.Option(help="The most attempts that a job may ask for.")] = None,
+    max_attempts: Annotated[
+        Limit, typer.Option(help="The maximum number of attempts that a job may request.")
+    ] = None,
     max_priority: Annotated[Limit, typer.Option(help="The highest priority that a job may ask for.")] = None,
 ) -> None:
     """Set the weight and the limits of a requester.

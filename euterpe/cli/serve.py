@@ -3,17 +3,18 @@
 import os
 import resource
 import signal
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import structlog
 import typer
 
 from euterpe import logs
-from euterpe.cli.commands import command
+from euterpe.cli.commands import command, importing
 from euterpe.cli.output import out
-from euterpe.settings import load
-from euterpe.wiring.database import collect_garbage_less_often
+from euterpe.runtime.garbage_collector import collect_garbage_less_often
+from euterpe.settings import Settings, load
 
 if TYPE_CHECKING:
     from euterpe.wiring.services import Services
@@ -27,8 +28,12 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on
 def register(app: typer.Typer) -> None:
     command(app, "serve", example="euterpe serve --port 8000")(serve)
     command(app, "api", example="euterpe api --host 0.0.0.0")(api)
-    command(app, "worker", example="euterpe worker")(worker)
+    register_worker(app)
     command(app, "dispatcher", example="euterpe dispatcher")(dispatcher)
+
+
+def register_worker(app: typer.Typer) -> None:
+    command(app, "worker", example="euterpe worker --server https://euterpe.example")(worker)
 
 
 def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
@@ -58,9 +63,27 @@ def api(host: Host = "127.0.0.1", port: Port = 8000) -> None:
     _run(start)
 
 
-def worker() -> None:
-    """Run a worker alone: it fetches, encodes and uploads."""
-    _run(lambda services: services.start_worker())
+ServerUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Get jobs from this server, with the key in EUTERPE_API_KEY. [EUTERPE_SERVER]"
+    ),
+]
+
+
+def worker(server: ServerUrl = None) -> None:
+    """Run a worker alone: it fetches, encodes and uploads.
+
+    With --server (or EUTERPE_SERVER) it is a remote worker, which needs no database.
+    """
+    settings = load() if server is None else load(server=server)
+    if settings.server is None:
+        _run(lambda services: services.start_worker())
+        return
+    from euterpe.wiring.remote_worker import running_remote_worker, server_settings
+
+    server_settings(settings)  # wrong usage ends before this process changes its signals, limits and logs
+    _run_until_signal(settings, running_remote_worker(settings))
 
 
 def dispatcher() -> None:
@@ -68,22 +91,41 @@ def dispatcher() -> None:
     _run(lambda services: services.start_dispatcher())
 
 
+class RunningParts(Protocol):
+    """Running parts of Euterpe. `is_stuck` is true if an attempt hung at the stop."""
+
+    is_stuck: bool
+
+
 def _run(start: "Callable[[Services], None]") -> None:
-    from euterpe.media.sandbox.confine import forbid_inspection
-    from euterpe.wiring.services import running
+    """Run the parts that `start` starts, on the database of this installation."""
+    with importing("service", unless="EUTERPE_SERVER is set"):
+        from euterpe.wiring.services import running
+
+    @contextmanager
+    def started(settings: Settings) -> Iterator[RunningParts]:
+        with running(settings) as services:
+            start(services)
+            yield services
 
     settings = load()
+    _run_until_signal(settings, started(settings))
+
+
+def _run_until_signal(settings: Settings, program: AbstractContextManager[RunningParts]) -> None:
+    """Run a program until SIGTERM or SIGINT. Its exit drains."""
+    from euterpe.media.sandbox.confine import forbid_inspection
+
     logs.configure(settings.log_level)
     _disable_core_dumps()
     forbid_inspection()
     _open_as_many_files_as_allowed()
     stop = _open_stop_pipe()
-    with running(settings) as services:
-        start(services)
+    with program as running:
         collect_garbage_less_often()
         os.read(stop, 1)
         _log.info("draining")
-    if services.is_stuck:
+    if running.is_stuck:
         os._exit(1)  # the stuck worker's threads would keep the interpreter from exiting
 
 

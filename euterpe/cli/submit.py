@@ -22,6 +22,7 @@ from euterpe.cli.job_request import (
 )
 from euterpe.cli.job_view import show_job
 from euterpe.cli.output import job_fields, json_document, note, out, terminal_width
+from euterpe.cli.plan_view import show_plan
 from euterpe.client import Client, ClientError, Invalid, MalformedApiKey
 from euterpe.domain.text import check_text
 from euterpe.domain.units import iso
@@ -93,24 +94,29 @@ def submit(
         typer.Option(metavar="WHEN", help="Earliest start: 10m, 2030-01-31T12:00:00Z."),
     ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option(metavar="N", help="The most attempts of the job.")
+        int | None, typer.Option(metavar="N", help="The maximum number of attempts of the job.")
     ] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="The time limit of each attempt: 90s, 15m, 2h.")
     ] = None,
     max_source: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Refuse a larger source: 500MB, 2GiB.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Refuse a source above this size: 500MB, 2GiB."),
+    ] = None,
+    allow_truncated: Annotated[
+        bool | None, typer.Option("--allow-truncated", help="Encode what can be read of a damaged source.")
     ] = None,
     external_id: Annotated[str | None, typer.Option(metavar="ID", help="Your own id of the job.")] = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Data that each event repeats; also a JSON object; repeatable."
-        ),
+        typer.Option(metavar="KEY=VALUE", help="Data that each event repeats; or a JSON object; repeatable."),
     ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="The same key never makes a second job.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the job would make, and submit nothing.")
+    ] = False,
     watch_it: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job; with --watch, its events.")] = False,
     url: Url = HERE,
@@ -135,6 +141,7 @@ def submit(
             "max_attempts": max_attempts,
             "timeout_seconds": duration_ms(timeout, "--timeout") // 1000 if timeout else None,
             "max_source_bytes": size_bytes(max_source, "--max-source") if max_source else None,
+            "allow_truncated": allow_truncated,
             "external_id": external_id,
             "metadata": metadata_of(metadata),
         },
@@ -145,6 +152,10 @@ def submit(
         check_text("idempotency_key", idempotency_key, "--idempotency-key")
     with connected(url) as client:
         try:
+            if dry_run:
+                plan = client.dry_run(request.body)
+                (json_document if as_json else show_plan)(plan)
+                return
             job = client.submit(request.body, idempotency_key=idempotency_key)
         except Invalid as error:
             raise request.named(error) from None

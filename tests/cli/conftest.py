@@ -4,11 +4,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import Cli, capturing
+from tests.media.clips import clips
+
+__all__ = ["clips"]
 
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Return a command runner without settings in an empty directory, which gets its SQLite database."""
+    """Return a command runner without settings. Its directory is empty, and will contain the database."""
     for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

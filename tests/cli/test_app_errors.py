@@ -184,7 +184,7 @@ def test_a_place_that_cannot_be_written_to_is_named_and_no_bug(
     def refuse(**options: object) -> str:
         raise PermissionError(errno.EACCES, "Permission denied", str(options["dir"]))
 
-    monkeypatch.setattr("euterpe.cli.demo.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("euterpe.cli.demo.command.tempfile.mkdtemp", refuse)
     assert cli.fails("demo") == f"{Path.cwd()}: Permission denied"
 
 

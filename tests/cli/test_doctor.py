@@ -10,6 +10,7 @@ from euterpe.runtime.installation import install_hint
 from euterpe.store.engine.database import Database
 from tests.cli.command_runner import CANARY, Cli, submit
 from tests.engines import free_port
+from tests.service.test_mixed_fleet import incomplete_ffmpeg
 from tests.vault_server import VaultServer
 
 RING = Path("euterpe.db.keks.json")
@@ -239,3 +240,14 @@ def test_a_file_that_is_no_database(installed: Cli) -> None:
     assert check == "database"
     assert "the database is damaged" in detail
     assert "restore it from a backup" in detail
+
+
+def test_an_ffmpeg_without_an_encoder_is_a_warning(
+    installed: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "ffmpeg features" not in {row["check"] for row in installed.json("doctor")}
+    monkeypatch.setenv("EUTERPE_FFMPEG", str(incomplete_ffmpeg(tmp_path / "ffmpeg", "libsvtav1")))
+    assert failed_checks(installed) == [], "the worker runs all other jobs"
+    (found,) = [row for row in installed.json("doctor") if row["check"] == "ffmpeg features"]
+    assert found["is_warning"]
+    assert found["detail"].startswith("no encoder libsvtav1: ")

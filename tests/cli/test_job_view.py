@@ -205,7 +205,7 @@ def test_an_error_is_printed_once(screen: Screen) -> None:
     events = [event(1, last_error="refused"), event(2), event(3, last_error="refused")]
     text = screen(show_events, events, failed, all_=False)
     assert text.count("refused") == 1
-    assert "the same error as no 1" in text
+    assert "the same error as number 1" in text
 
 
 def test_events_that_nobody_wants_are_not_taken_for_webhooks(screen: Screen) -> None:

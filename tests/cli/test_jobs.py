@@ -124,7 +124,7 @@ def test_a_waiting_job_is_canceled_at_once_and_a_running_one_is_asked(installed:
     running = submit()
     with opened() as store:
         claim_one(store)
-    assert "stops at its next heartbeat" in installed.ok("jobs", "cancel", running).out
+    assert "stops it at the next heartbeat" in installed.ok("jobs", "cancel", running).out
     assert installed.json("jobs", "cancel", running)["cancel_requested"]
 
 

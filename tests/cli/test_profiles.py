@@ -43,7 +43,7 @@ def test_wrong_profiles_are_wrong_settings(cli: Cli, tmp_path: Path, monkeypatch
 
 
 def test_a_service_is_asked_for_its_profiles(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A service of an earlier release gives no reason.
+    # A service of an earlier release sends profiles without `reason`.
     older = [{"name": "h264-720p", "description": "One MP4.", "outputs": []}]
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     with running() as server:

@@ -30,6 +30,6 @@ sender.join()
 
 
 def test_a_signal_at_any_moment_of_the_wait_ends_it() -> None:
-    """With `threading.Event`, one in some thousand signals at the start of the wait did not end the wait."""
+    """With `threading.Event`, the wait ignored one in several thousand signals that came at its start."""
     command = [sys.executable, "-c", SIGNALS_AROUND_THE_START_OF_THE_WAIT]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0

@@ -1,94 +1,72 @@
-"""`euterpe demo`: run the whole product in an empty folder, from a sample clip to verified webhooks."""
+"""Run the whole product in an empty folder, from a sample clip to verified webhooks and a page."""
 
-import json
-import subprocess
+import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from euterpe import logs
 from euterpe.cli.commands import command, importing
+from euterpe.cli.demo.clip import SECONDS, make_clip
+from euterpe.cli.demo.collector import Collector, collecting
+from euterpe.cli.demo.page import MEDIA, page_server, write_page
 from euterpe.cli.follow import follow
-from euterpe.cli.listen import WebhookListener, WebhookServer
 from euterpe.cli.output import out, terminal_width
-from euterpe.client import Client, Event
+from euterpe.client import Client
 from euterpe.crypto import keyfile
 from euterpe.domain.errors import EuterpeError
 from euterpe.settings import Settings, load
 from euterpe.store.engine.migrations import migrate
 from euterpe.wiring.database import open_database, ring_file
 
-_SECONDS = 10
-_PICTURE = f"testsrc2=size=1280x720:rate=30:duration={_SECONDS}"
-_SOUND = f"sine=frequency=330:beep_factor=4:duration={_SECONDS}"
-_TIMEOUT_S = 60.0
+# The profile `player-page`, with more thumbnails, because the clip is short.
+OUTPUTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "stream",
+        "type": "adaptive",
+        "video": {"codec": "h264", "ladder": "auto"},
+        "audio": "all",
+        "subtitles": "all",
+    },
+    {"name": "poster", "type": "image", "at": "best", "width": 1280},
+    {"name": "thumbnails", "type": "sprite", "interval_seconds": 1, "columns": 10, "width": 160},
+)
 
 Folder = Annotated[
     Path | None, typer.Option("--dir", metavar="DIR", help="An empty folder; by default a new folder here.")
 ]
-
-
-class DemoFailed(EuterpeError):
-    code = "demo_failed"
+ServesPage = Annotated[
+    bool | None,
+    typer.Option(
+        "--page/--no-page", help="Serve the page until interrupted; by default if stdout is a terminal."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
     command(app, "demo", example="euterpe demo")(demo)
 
 
-def demo(folder: Folder = None) -> None:
-    """Make a clip, submit it over HTTP, transcode it and receive its signed webhooks."""
+def demo(folder: Folder = None, page: ServesPage = None) -> None:
+    """Make a clip, submit it over HTTP, receive its signed webhooks, and serve a page that plays it."""
     folder = _new_folder(folder)
+    site = folder / "site"
     with (folder / "service.log").open("w") as log:
         logs.configure("info", log)
-        clip = _make_clip(folder)
-        with _collecting() as collected:
+        clip = make_clip(folder)
+        out(f"clip       {clip.name}, {SECONDS} s of 1280×720 with two languages and subtitles")
+        with collecting() as collected:
             settings = _settings(folder, collected)
-            _transcode(settings, clip, collected)
+            _transcode(settings, clip, site, collected)
+    write_page(site, OUTPUTS)
     _report(settings, folder)
-    out(f"everything is in {folder}: the database, the log, the clip, the output and the report")
-
-
-class Collector(WebhookListener):
-    """A receiver that verifies webhooks like `euterpe listen`, and keeps the events."""
-
-    def __init__(self) -> None:
-        super().__init__((), as_json=False)
-        self.address = ""
-        self.events: list[Event] = []
-        self._is_over = threading.Event()
-
-    def trust(self, secret: str) -> None:
-        self._secrets = (secret,)
-
-    def await_end(self) -> list[Event]:
-        if not self._is_over.wait(_TIMEOUT_S):
-            raise DemoFailed("the last webhook did not come; the folder has the service's log")
-        return sorted(self.events, key=lambda event: event.sequence)
-
-    def _show(self, event: Event) -> None:
-        self.events.append(event)
-        if event.type in ("job.succeeded", "job.failed"):
-            self._is_over.set()
-
-
-@contextmanager
-def _collecting() -> Iterator[Collector]:
-    collector = Collector()
-    with WebhookServer(0, collector) as server:
-        collector.address = f"127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield collector
-        finally:
-            server.shutdown()
-            thread.join()
+    out(f"everything is in {folder}: the database, the log, the clip, the report and the page")
+    if sys.stdout.isatty() if page is None else page:
+        _serve(site)
+    out(f"page       python3 -m http.server --bind 127.0.0.1 --directory {site}")
 
 
 def _new_folder(folder: Path | None) -> Path:
@@ -116,19 +94,7 @@ def _settings(folder: Path, collector: Collector) -> Settings:
     )
 
 
-def _make_clip(folder: Path) -> Path:
-    from euterpe.media.ffmpeg import find_ffmpeg
-
-    clip = folder / "sample.mp4"
-    inputs = ("-f", "lavfi", "-i", _PICTURE, "-f", "lavfi", "-i", _SOUND)
-    made = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", str(clip))
-    command_line = (str(find_ffmpeg()), "-nostdin", "-loglevel", "error", *inputs, *made)
-    subprocess.run(command_line, check=True, timeout=_TIMEOUT_S)  # noqa: S603  no argument from outside
-    out(f"clip       {clip.name}, {_SECONDS} s of 1280×720")
-    return clip
-
-
-def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
+def _transcode(settings: Settings, clip: Path, site: Path, collector: Collector) -> None:
     from euterpe.wiring.services import running
 
     with closing(open_database(settings)) as database:
@@ -145,8 +111,8 @@ def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
         with Client(server.url, requester.api_key) as client:
             job = client.submit(
                 source=clip.as_uri(),
-                output=f"{clip.parent.as_uri()}/out/",
-                profile="h264-720p",
+                output=f"{site.as_uri()}/{MEDIA}/",
+                outputs=OUTPUTS,
                 status_webhook_url=f"http://{collector.address}/hook",
             )
             out(f"job        {job.job_id}")
@@ -155,8 +121,6 @@ def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
     if terminal_width():
         out("")
     out(f"webhooks   {len(events)} signed and verified: {', '.join(event.status for event in events)}")
-    if not terminal_width():  # on a terminal, the table of outputs is already printed
-        out(f"output     {json.dumps(events[-1].outputs[0])}")
 
 
 def _report(settings: Settings, folder: Path) -> None:
@@ -179,3 +143,8 @@ def _report(settings: Settings, folder: Path) -> None:
         ingest(session, lake, settings.database_url.get_secret_value())
         page = publish(analyse(session, lake, Question(), Options()), folder / "report")
     out(f"report     {page.as_uri()}")
+
+
+def _serve(site: Path) -> None:
+    with page_server(site) as server:
+        server.serve_until_interrupted(lambda: out(f"page       {server.address} plays it; Ctrl-C ends"))

@@ -1,0 +1,32 @@
+"""The results of `euterpe doctor`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from euterpe.domain.errors import EuterpeError
+
+
+class DoctorFinding(EuterpeError):
+    code = "doctor"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    check: str
+    ok: bool
+    detail: str  # for a failure, also how to fix it
+    is_warning: bool = False  # Euterpe runs in spite of this problem
+
+    @property
+    def verdict(self) -> str:
+        if not self.ok:
+            return "FAILED"
+        return "warning" if self.is_warning else "ok"
+
+
+def check(name: str, step: Callable[[], str]) -> CheckResult:
+    """Return the result of a check, which returns what it found, or raises with how to fix it."""
+    try:
+        return CheckResult(name, True, step())
+    except EuterpeError as error:
+        return CheckResult(name, False, str(error))

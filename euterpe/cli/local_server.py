@@ -1,0 +1,37 @@
+"""An HTTP server on loopback that runs until the user interrupts the command."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+_ENDINGS = (signal.SIGINT, signal.SIGTERM)
+
+
+class LocalServer(ThreadingHTTPServer):
+    """A server on loopback. It prints no traceback when a client disconnects."""
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # An OSError means that the client disconnected or was too slow, which is not an error of this
+        # program.
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    def serve_until_interrupted(self, announce: Callable[[], None]) -> None:
+        """Serve, call `announce` once requests are answered, and return after SIGINT or SIGTERM."""
+        # Block the signals before the thread starts, because the thread inherits the mask. Then only
+        # `sigwait` receives the signals.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        thread = threading.Thread(target=self.serve_forever)
+        thread.start()
+        announce()
+        signal.sigwait(_ENDINGS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)  # a second signal ends the process at once
+        self.shutdown()
+        thread.join()

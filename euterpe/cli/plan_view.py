@@ -1,0 +1,48 @@
+"""Show a plan on a terminal: the tracks of each output, the expected sizes, and the warnings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from euterpe.cli.job_tables import picture
+from euterpe.cli.output import note, out, table, title
+from euterpe.domain.units import format_bytes, format_seconds
+
+Document = Mapping[str, Any]
+
+
+def show_plan(plan: Document) -> None:
+    """Print a `PlanDocument`. The sizes are estimates."""
+    for output in plan["outputs"]:
+        title(_heading(output))
+        table(("kind", "codec", "how", "picture", "rate", "language"), map(_track, output["tracks"]))
+        out("")
+    if plan["warnings"]:
+        title("warnings")
+        table(("output", "code", "message"), (_warning(one) for one in plan["warnings"]))
+    if not plan["is_exact"]:
+        note("planned from the beginning and the end of the source: durations and sizes may differ")
+
+
+def _heading(output: Document) -> str:
+    size, seconds = output["expected_bytes"], output["duration_seconds"]
+    told = [
+        *([format_seconds(seconds)] if seconds is not None else []),
+        *([f"about {format_bytes(size)}"] if size is not None else []),
+    ]
+    return f"{output['name']}  {', '.join(told)}" if told else str(output["name"])
+
+
+def _track(track: Document) -> tuple[object, ...]:
+    rate = track["bitrate"]
+    return (
+        track["kind"],
+        track["codec"],
+        track["action"],
+        picture(track),
+        f"{round(rate / 1000)} kbit/s" if rate is not None else "",
+        track["language"] or "",
+    )
+
+
+def _warning(warning: Document) -> tuple[object, ...]:
+    return (warning["output"] or "", warning["code"], warning["message"])
