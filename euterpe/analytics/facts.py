@@ -49,7 +49,7 @@ def facts(history: HistoryFrames) -> Facts:
 
 
 def shaped(frame: DataFrame, table: Table) -> DataFrame:
-    """Return the frame with the columns of the table, in their order and of their types."""
+    """Return the frame with the columns of the table, in the order and with the types of the table."""
     return frame.select(*(_value(field).alias(field.name) for field in spark_schema(table).fields))
 
 
@@ -134,8 +134,8 @@ def _with_use(attempts: DataFrame) -> DataFrame:
     """Add the usage of each attempt: processor time or, if that is unknown, how long it held its slot.
 
     A worker that ends an attempt itself fills the column `ffmpeg` and, if ffmpeg ran, also `encode_ms` and
-    `cpu_seconds`. So an attempt with `ffmpeg` and without `encode_ms` used no processor time. If a worker
-    was killed, at most the figures of its last heartbeat are known.
+    `cpu_seconds`. So if `ffmpeg` has a value and `encode_ms` is null, the attempt used no processor time. If
+    the worker was killed, at most the figures of its last heartbeat are known.
     """
     at_last_beat = F.col("measured").eqNullSafe("last_beat")
     never_encoded = F.col("ffmpeg").isNotNull() & F.col("encode_ms").isNull() & ~at_last_beat

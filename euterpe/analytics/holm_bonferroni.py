@@ -1,4 +1,4 @@
-"""The Holm–Bonferroni method (Holm-Bonferroni): p-values for several comparisons."""  # noqa: RUF002
+"""The Holm-Bonferroni method, which adjusts the p-values of several comparisons."""
 
 from collections.abc import Sequence
 

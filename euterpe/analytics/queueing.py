@@ -1,6 +1,6 @@
 """Waiting times in an M/G/c queue: Erlang C with the correction of Allen and Cunneen.
 
-The model assumes random (Poisson) arrivals that wait in one line. `load` is the arrival rate multiplied by
+The model assumes random (Poisson) arrivals that wait in one queue. `load` is the arrival rate multiplied by
 the mean service time, in slots. The mean wait of M/M/c is multiplied by (1 + cv²) / 2, where cv is the
 coefficient of variation of the service time. Waits above zero are assumed to be exponentially distributed.
 """
@@ -8,8 +8,8 @@ coefficient of variation of the service time. Waits above zero are assumed to be
 import math
 
 MODEL = (
-    "M/G/c (Erlang C, Allen-Cunneen): random arrivals at the busiest hour's rate, one line, "
-    "waits beyond zero exponential, all slots alike"
+    "M/G/c (Erlang C, Allen-Cunneen): random arrivals at the busiest hour's rate, one queue, "
+    "positive waits exponentially distributed, identical slots"
 )
 
 

@@ -99,7 +99,7 @@ def find_java() -> tuple[str, int]:
 def _java_advice(problem: str) -> str:
     return (
         f"{problem}, and Spark needs Java {_JAVA} or newer: install it "
-        f"(Debian: openjdk-{_JAVA}-jre-headless) and set JAVA_HOME where it is not on the PATH"
+        f"(Debian: openjdk-{_JAVA}-jre-headless) and set JAVA_HOME if it is not on the PATH"
     )
 
 

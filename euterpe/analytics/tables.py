@@ -220,7 +220,7 @@ DELIVERY_FACTS = Table(
         tries int Attempts to send the event so far; 0 before the first attempt.
         first_tried_at time When the first attempt to send the event began; null before it began.
         delivered_at time When the receiver accepted the event; null if it has not accepted it.
-        outcome string delivered after a success; else that of the latest attempt; pending before any attempt.
+        outcome string delivered after a success; else the result of the latest attempt; pending without one.
         latency_ms long Milliseconds from created_at to delivered_at, at least 0.
         status_code int HTTP status of the response to the latest attempt; null without a response.
         error_code string Error code of the latest failed attempt; null if no attempt failed.

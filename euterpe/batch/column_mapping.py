@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from euterpe.domain.errors import FieldError, InvalidSpec
-from euterpe.domain.spec import MAX_BODY_BYTES, GroupSpec, JobSpec, Output, Source
+from euterpe.domain.source import Source
+from euterpe.domain.spec import MAX_BODY_BYTES, GroupSpec, JobSpec, Output
 from euterpe.domain.strict_json import parse_json
 
 Document = dict[str, Any]

@@ -38,7 +38,7 @@ class Problem:
         """Return pairs of field and reason; the field is empty if a reason concerns the whole row."""
         there = files[self.first.file].place(self.first.line)
         if not self.is_bad:
-            return [("", f"is {there} again, and is submitted once")]
+            return [("", f"is the same job as {there}, which is submitted once")]
         return [*self.errors] or [("", _CLASH.format(there))]
 
     def lines(self, files: Sequence[File]) -> Iterator[str]:

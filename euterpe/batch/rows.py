@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from euterpe.batch.column_mapping import NUMBERS, Document, nested, value_of, with_defaults
 from euterpe.batch.files import ManifestError
 from euterpe.batch.splits import Piece
-from euterpe.domain.canonical import request_hash, split_secrets
+from euterpe.domain.canonical import hls_keys, request_hash, split_secrets
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.profiles import Profile, Profiles
 from euterpe.domain.spec import MAX_BODY_BYTES, JobSpec, parse_spec
@@ -175,7 +175,7 @@ def key_of(spec: JobSpec) -> str:
 def secret_of(spec: JobSpec, salt: bytes) -> str:
     """Return a salted hash of the spec's secrets, so that rows can be compared without revealing secrets."""
     _, secret = split_secrets(spec)
-    return blake2b(secret or b"", key=salt, digest_size=16).hexdigest()
+    return blake2b((hls_keys(spec) or b"") + (secret or b""), key=salt, digest_size=16).hexdigest()
 
 
 def requests(

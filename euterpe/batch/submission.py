@@ -162,5 +162,5 @@ def refusal_reason(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
     if not totals.rows:
         return "the manifest has no rows"
     if totals.bad and not skip_bad:
-        return f"nothing was submitted: mend the {totals.bad} bad rows, or leave them out with --skip-bad"
+        return f"nothing was submitted: correct the {totals.bad} bad rows, or leave them out with --skip-bad"
     return None

@@ -28,7 +28,7 @@ from euterpe.synthesize.outcomes import (
     UPLOADING,
 )
 
-# For an attempt whose fate (the way in which it ends) can occur in any phase: the probability of each phase.
+# The probability of each phase, for attempts whose fate (the way in which they end) can occur in any phase.
 # The longest phase is most likely.
 _PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000

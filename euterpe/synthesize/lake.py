@@ -29,7 +29,7 @@ def synthesize_lake(lake: Lake, plan: HistoryPlan, on_progress: OnProgress) -> i
     with lake.append("synthesize") as append:
         if stranger := next(iter(append.before.requesters.keys() - synthetic.keys()), None):
             raise AnalyticsError(
-                f"{lake.root} has the history of {append.before.requesters[stranger]}, who is not made up: "
+                f"{lake.root} has the history of {append.before.requesters[stranger]}, a real requester: "
                 "use another lake"
             )
         for first in range(0, plan.blocks, _BLOCKS_AT_ONCE):

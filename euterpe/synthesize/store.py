@@ -131,6 +131,8 @@ def _attempt(attempt: Row) -> dict[str, Any]:
         **{name: attempt[name] for name in copied},
         "error": code and job_error(code, attempt["error_phase"]).document(),
         "timings": timings_document(attempt),
+        # As of an attempt that an earlier release of Euterpe ended.
+        **dict.fromkeys(("claim_id", "end_status", "next_attempt_at", "result")),
     }
 
 
@@ -141,7 +143,7 @@ def synthesize_store(database: Database, plan: HistoryPlan, on_progress: OnProgr
     load = HistoryLoad(database)
     if stranger := load.requester_outside(key for key, _ in named(plan.requesters)):
         raise AnalyticsError(
-            f"the database has jobs of {stranger}, who is not made up: a synthetic history must not be mixed "
+            f"the database has jobs of {stranger}, a real requester: a synthetic history must not be mixed "
             "with a real one; use another database, or --lake"
         )
     load.name(named(plan.requesters), plan.since_ms)

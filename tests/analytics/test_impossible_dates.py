@@ -1,4 +1,4 @@
-"""Rows with impossible dates are counted apart and change no number of the report."""
+"""Rows with impossible dates are counted separately, and change no number of the report."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

@@ -57,7 +57,7 @@ def test_a_difference_in_every_block_is_found() -> None:
 
 
 def test_one_outage_in_one_block_is_no_evidence() -> None:
-    """A test of attempts instead of blocks gave 23 failures of 600 against 3 of 600 a p-value < 0.0001."""
+    """For 23 failures of 600 against 3 of 600, a test of attempts instead of blocks gave p < 0.0001."""
     p_value = equal_ratios(blocks(1, 0, 0, 1, 0, 0, 1, 0, 0, 0), blocks(0, 1, 0, 20, 0, 1, 0, 0, 1, 0))
     assert p_value is not None
     assert p_value > 0.1

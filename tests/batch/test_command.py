@@ -77,8 +77,8 @@ def test_a_bad_row_prevents_the_submission_unless_bad_rows_are_skipped(
     assert ran.err.splitlines() == [
         "checking every row with Spark",
         "june.csv:3: priority: must be at most 100",
-        "june.csv:5: is june.csv:4 again, and is submitted once",
-        "error: nothing was submitted: mend the 1 bad rows, or leave them out with --skip-bad",
+        "june.csv:5: is the same job as june.csv:4, which is submitted once",
+        "error: nothing was submitted: correct the 1 bad rows, or leave them out with --skip-bad",
     ]
     numbers = {"rows": 4, "bad": 1, "duplicates": 1, "accepted": 0, "already_there": 0, "refused": 0}
     assert ran.json == numbers
@@ -247,7 +247,7 @@ def test_a_manifest_that_cannot_be_read_is_reported_in_one_sentence(
     ("options", "message"),
     [
         (("--set", "profile"), "must be COLUMN=VALUE, not 'profile'"),
-        (("--set", "profil=x"), "'profil' (did you mean 'profile'?) is no field of a job"),
+        (("--set", "profil=x"), "'profil' (did you mean 'profile'?) is not a field of a job"),
         (("--set", "outputs=[}"), "outputs: is not JSON"),
         (("--set", "group=a", "--set", "group.id=b"), "group.id: is given more than once"),
         (("--max-in-flight", "0"), "--max-in-flight"),

@@ -13,6 +13,7 @@ from tests.api.serving import Requester, Served
 from tests.batch.manifests import cells, write
 from tests.cli.command_runner import Cli
 from tests.service.process_table import ProcessWatch, descendants
+from tests.short_spark import JAVA_OPTIONS
 
 ROWS = 300
 
@@ -27,7 +28,7 @@ def kill_half_way(requester: Requester, folder: Path) -> Callable[[], None]:
         with subprocess.Popen(
             [sys.executable, "-m", "euterpe", "batch", "submit", "june.csv", "--max-in-flight", "4"],
             cwd=folder,
-            env={**os.environ},
+            env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
             stderr=subprocess.PIPE,
             text=True,
         ) as process:

@@ -30,6 +30,17 @@ def test_the_secret_part_has_a_salted_digest() -> None:
     assert len({secret_of(spec, salt) for spec in (plain, sealed) for salt in (b"salt", b"other")}) == 4
 
 
+def test_the_keys_of_encrypted_outputs_are_secrets_of_the_row() -> None:
+    def with_key(digit: str) -> dict[str, Any]:
+        lock = {"key_url": "https://keys.example/1", "key": digit * 32}
+        hls = {"name": "hls", "type": "hls", "video": {"ladder": "auto"}, "encryption": lock}
+        return {"profile": None, "outputs": [hls]}
+
+    assert key(**with_key("a")) == key(**with_key("b"))
+    specs = [parse_spec({**MINIMAL, **with_key(digit)}) for digit in "ab"]
+    assert len({secret_of(spec, b"salt") for spec in specs}) == 2
+
+
 def test_excluded_rows_are_not_requested(folder: Path) -> None:
     pieces = pieces_of(write(folder / "june.csv", [cells(n) for n in range(4)]))
     good = list(requests(pieces, {"queue": "night"}, {RowPlace(0, 3)}))

@@ -59,7 +59,7 @@ def test_only_success_has_no_shortfall(statuses: tuple[str, ...], rows: int, exp
 
 
 class FakeService:
-    """A service that answers each request with the next state. A job that is missing in a state is gone."""
+    """A service that answers each request with the next state. A job without a state is unknown."""
 
     def __init__(self, *states: dict[str, Job]) -> None:
         self._states = iter(states)

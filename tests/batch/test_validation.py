@@ -50,8 +50,8 @@ def test_a_duplicate_row_is_reported_with_the_first(spark: SparkSession, folder:
     totals, lines = examined(spark, ".", piece_bytes=1)
     assert totals == ProblemTotals(rows=5, bad=0, duplicates=2)
     assert lines == [
-        "a.csv:4: is a.csv:2 again, and is submitted once",
-        "b.jsonl:2: is a.csv:3 again, and is submitted once",
+        "a.csv:4: is the same job as a.csv:2, which is submitted once",
+        "b.jsonl:2: is the same job as a.csv:3, which is submitted once",
     ]
 
 
@@ -63,7 +63,7 @@ def test_rows_that_the_service_could_not_distinguish_are_bad(spark: SparkSession
     assert lines[0].startswith(
         "june.csv:3: would be the same job as june.csv:2, from which it differs only in "
     )
-    assert lines[1] == "june.csv:4: is june.csv:2 again, and is submitted once"
+    assert lines[1] == "june.csv:4: is the same job as june.csv:2, which is submitted once"
 
 
 def test_defaults_fill_what_rows_leave_open(spark: SparkSession, folder: Path) -> None:

@@ -107,7 +107,7 @@ def test_an_unfinished_job_is_leased_or_queued(filled: Store) -> None:
 
 def test_a_worker_can_claim_unfinished_jobs(filled: Store, clock: SettableClock) -> None:
     left = [job.job_id for job in filled.jobs.page(limit=PLAN.jobs) if job.status not in FINISHED]
-    filled.inbox.sweep()  # the clock of the store is far beyond the leases of the history
+    filled.inbox.sweep()  # by the clock of the store, all leases of the history have ended
     clock.advance(DAY_MS)
     claimed = filled.inbox.claim("w1", 100, queues=("default", "express", "bulk"))
     assert claimed

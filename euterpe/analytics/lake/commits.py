@@ -107,8 +107,8 @@ def _read(path: Path) -> Commit:
 
 def _damaged(path: Path, why: str) -> LakeError:
     return LakeError(
-        f"{path} is damaged ({why}): put it back from a backup. Without it the commit before it counts, and "
-        "what was added since is read again, as far as the database still has it"
+        f"{path} is damaged ({why}): put it back from a backup. If you remove it, the previous commit is "
+        "used, and the rows that were added since are read again, if the database still has them"
     )
 
 
@@ -119,8 +119,8 @@ def _schema() -> dict[str, dict[str, str]]:
 def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
     """Raise `LakeError` if a column of the commit is unknown or has another type.
 
-    A column that the commit lacks is no error: a later version of Euterpe added the column, and the column is
-    null in older files.
+    A column that the commit lacks is not an error: a later version of Euterpe added the column, and the
+    column is null in older files.
     """
     ours = _schema()
     for table, columns in found.items():

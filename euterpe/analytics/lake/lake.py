@@ -52,7 +52,10 @@ class Lake:
         if self.root.exists() and not self.root.is_dir():
             raise LakeError(f"{self.root} is a file: a lake is a folder")
         if odd := set(str(self.root)) & set("*?[]{}\\"):
-            raise LakeError(f"{self.root}: Spark takes {' '.join(sorted(odd))} in a path for a pattern")
+            raise LakeError(
+                f"{self.root}: Spark reads {' '.join(sorted(odd))} in a path as a glob pattern: "
+                "choose a path without them"
+            )
         self._commits = Commits(self.root)
 
     def commit(self) -> Commit:

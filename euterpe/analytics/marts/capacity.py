@@ -23,7 +23,7 @@ def section(results: Results) -> Section:
         _answer(results, queues, days),
         join(
             busy_workers(results, days) if days else nothing("No worker has done anything yet."),
-            _needed(queues) if queues else nothing("There are no arrivals to reckon with yet."),
+            _needed(queues) if queues else nothing("There are no arrivals yet."),
         ),
         (UTILISATION, TABLE),
     )
@@ -38,12 +38,12 @@ def _answer(results: Results, queues: Sequence[Row], days: Sequence[Row]) -> str
         target = words.duration(results.forecast.p95_wait_seconds)
         sentences.append(
             f"In {results.forecast.days_ahead} days, {words.quantity(needed, 'slot')} would keep 95 % of the "
-            f"waits in each queue's busiest hour within {target}, were no slot shared between queues."
+            f"waits in each queue's busiest hour within {target}, if the queues share no slots."
         )
     if doubtful := disagreeing(queues):
         sentences.append(
-            f"Do not trust that for {words.listed(doubtful)}: the model is more than {DISAGREEMENT}× off the "
-            "waiting that was seen there."
+            f"Do not trust this forecast for {words.listed(doubtful)}: there, the model and the measured "
+            f"waits differ by more than a factor of {DISAGREEMENT}."
         )
     return " ".join(sentences) or "Nothing has run yet."
 
@@ -76,7 +76,7 @@ def _needed(queues: Sequence[Row]) -> Html:
 
 def _forecast(row: Row) -> str:
     if not row["slots_needed"]:
-        return f"{row['queue']}: too little has run to reckon with."
+        return f"{row['queue']}: too few jobs have run for a forecast."
     growth = row["weekly_growth"] or 0.0
     growing = "growing" if growth > 0 else "shrinking"
     grown = f"{growing} {words.percent(abs(growth))} a week" if growth else "without growth"
@@ -138,9 +138,9 @@ def _observations(queues: Sequence[Row]) -> Html:
         tag(
             "p",
             "The model disagrees where the two 95th percentiles (plus 1 s each) are more than "
-            f"{DISAGREEMENT}× apart. It knows nothing of priorities, fair shares, limits of groups and "
+            f"{DISAGREEMENT}× apart. It does not include priorities, fair shares, limits of groups and "
             "requesters, paused queues, jobs that come in batches rather than at random, a backlog from the "
-            "hour before, or workers that stood idle because a job needed what they had not.",
+            "hour before, or workers that were idle because they lacked a resource that a job needed.",
             class_="note",
         ),
     )
@@ -208,7 +208,7 @@ def missing_slots(results: Results) -> Iterator[Finding]:
 
 
 def _beside(row: Row) -> str:
-    """Return a sentence to append to a forecast, which compares the modelled wait with the observed wait."""
+    """Return a sentence that compares the modelled wait with the observed wait, to append to a forecast."""
     comparison = observed(row)
     return f". {comparison}" if comparison else ""
 

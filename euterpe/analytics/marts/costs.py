@@ -31,7 +31,7 @@ TABLE = Table(
         requester
         profile
         jobs long Jobs with at least one ended attempt.
-        cpu_hours double Processor time; where it is unknown, the time for which the attempt held its slot.
+        cpu_hours double Processor time; if it is unknown, the time for which the attempt held its slot.
         estimated_hours double The part of cpu_hours that is slot time.
         wasted_cpu_hours double The part of cpu_hours from attempts that did not succeed.
         wasted_estimated_hours double The part of wasted_cpu_hours that is slot time.
@@ -110,7 +110,7 @@ def section(results: Results) -> Section:
 def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
     prices = results.prices
     price = (
-        f"Reckoned with {prices.currency} {prices.cpu_hour:g} for an hour of processor time, "
+        f"Computed with {prices.currency} {prices.cpu_hour:g} for an hour of processor time, "
         f"{prices.gib_in:g} for a GiB read and {prices.gib_out:g} for a GiB written."
     )
     if not requesters:
@@ -138,9 +138,9 @@ def _estimated(whole: Row) -> str:
     return (
         f"{words.number(hours)} of {words.number(whole['cpu_hours'])} processor hours ({of_all}) are "
         "estimated: "
-        "nothing was measured of attempts such as those that were killed, and the time that they held a slot "
-        "stands for it, which is too little where an encode keeps several processors busy. "
-        f"{of_waste} of the waste is estimated so. "
+        "some attempts, such as killed ones, have no measurement. For these, the time that they held a slot "
+        "is counted, which is too little if an encode keeps several processors busy. "
+        f"{of_waste} of the waste is estimated in this way. "
     )
 
 

@@ -147,7 +147,11 @@ def _evidence(rows: Sequence[Row]) -> Html:
         if row["last_week"] or row["week_before"]
     ][:_DRAWN]
     return join(
-        figure(title, lambda width: bars(drawn, title, width), note="The line is the week before.")
+        figure(
+            title,
+            lambda width: bars(drawn, title, width),
+            note="The line marks the number of the week before.",
+        )
         if drawn
         else "",
         table(

@@ -53,7 +53,7 @@ TABLE = Table(
         p50_waited_seconds double Observed median wait of the jobs of the last 28 days.
         p95_waited_seconds double Observed p95 wait of the jobs of the last 28 days.
         still_waiting long Jobs of the last 28 days that still wait; observed waits count their wait so far.
-        model_gap double The larger / the smaller of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s.
+        model_gap double Ratio of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s, always 1 or more.
         model string The name of the model and its assumptions.
     """,
         JOB_FACTS,

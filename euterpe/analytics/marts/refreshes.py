@@ -94,11 +94,11 @@ def _answer(rows: Sequence[Row], whole: Row) -> str:
     if lacking := whole["credential_failures"]:
         worst = max(rows, key=lambda row: row["credential_failures"])
         sentences.append(
-            f"{words.quantity(lacking, 'attempt')} ended for want of working credentials, "
+            f"{words.quantity(lacking, 'attempt')} ended for lack of working credentials, "
             f"{words.count(worst['credential_failures'])} of them with {worst['requester']}."
         )
     else:
-        sentences.append("No attempt ended for want of working credentials.")
+        sentences.append("No attempt ended for lack of working credentials.")
     return " ".join(sentences)
 
 
@@ -126,7 +126,7 @@ def stale_credentials(results: Results) -> Iterator[Finding]:
     worst = max(rows, key=lambda row: (row["credential_failures"], row["requester"]))
     yield Finding(
         Severity.warning,
-        f"{words.quantity(whole['credential_failures'], 'attempt')} ended for want of working credentials.",
+        f"{words.quantity(whole['credential_failures'], 'attempt')} ended for lack of working credentials.",
         f"{words.count(worst['credential_failures'])} of them with {worst['requester']}, which has "
         f"{words.quantity(worst['jobs'], 'job')}",
         "credentials",

@@ -106,7 +106,7 @@ def _evidence(rows: Sequence[Row]) -> Html:
         if row["ratio"] is not None
     ]
     return join(
-        figure(title, lambda width: bars(drawn, title, width), note="The line is the size of the source.")
+        figure(title, lambda width: bars(drawn, title, width), note="The line marks the size of the source.")
         if drawn
         else "",
         table(

@@ -140,7 +140,13 @@ def _speeds(speeds: Sequence[Row]) -> Html:
         if row["factor"]
     ]
     return join(
-        figure(title, lambda width: bars(rows, title, width), note="The line is real time.") if rows else "",
+        figure(
+            title,
+            lambda width: bars(rows, title, width),
+            note="The line at 60 s marks encoding in real time.",
+        )
+        if rows
+        else "",
         table(
             "Speed by profile and version of ffmpeg, the slowest first",
             ("profile", "ffmpeg", "#attempts", "#media", "#speed", "#median", "#slowest 5 %", "#processor"),

@@ -185,7 +185,7 @@ def demand(results: Results) -> Iterator[Finding]:
             continue
         yield Finding(
             Severity.note,
-            f"There is {'more' if moved > 0 else 'less'} to do: {words.change(moved)} jobs within a week.",
+            f"Requesters send {'more' if moved > 0 else 'fewer'} jobs: {words.change(moved)} within a week.",
             f"{words.quantity(last['jobs'], 'job')} in the last seven whole days, "
             f"{words.count(before['jobs'])} in the seven before",
             "outcomes",

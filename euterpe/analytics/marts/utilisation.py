@@ -69,8 +69,8 @@ def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
     # Changes at the same instant count together, because the window's frame includes all rows of equal `at`.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))
     peaks = changes.withColumn("running", running).groupBy(*key)
-    # The two changes of an attempt that took no time cancel each other. But the attempt counts, so the
-    # peak is at least 1.
+    # The two changes of an attempt that took no time cancel each other. But the attempt
+    # occupied a slot, so the peak is at least 1.
     return peaks.agg(F.greatest(F.max("running"), F.lit(1)).alias("peak"))
 
 

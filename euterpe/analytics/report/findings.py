@@ -18,7 +18,7 @@ def findings(results: Results, marts: Sequence[Mart] = MARTS) -> list[Finding]:
     checks = [check for mart in marts for check in mart.findings]
     days = results.total("throughput", ("jobs", *_ENDED))
     if not days["jobs"]:
-        none = "There are no jobs in what was asked for." if results.filters else "There are no jobs yet."
+        none = "No job matches the filters." if results.filters else "There are no jobs yet."
         return [fact(none, "", "outcomes")]
     ended = sum(days[name] for name in _ENDED)
     if ended < _FEW_JOBS:
@@ -32,7 +32,7 @@ def findings(results: Results, marts: Sequence[Mart] = MARTS) -> list[Finding]:
         (found for check in checks for found in check(results)),
         key=lambda found: (found.severity, -found.weight, found.what),
     )
-    head = notable or [fact("Nothing stands out.", f"{len(checks)} things were looked at", "outcomes")]
+    head = notable or [fact("Nothing stands out.", f"{len(checks)} checks found nothing", "outcomes")]
     first = [*head, *short(results)][:_MOST]
     return [*first, *list(facts(results))[: max(0, _FEWEST - len(first))]]
 

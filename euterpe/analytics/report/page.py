@@ -100,7 +100,7 @@ def _misdated(results: Results) -> list[str]:
     if not found:
         return []
     return [
-        f"{'; '.join(found)}. They are in no number of this page: the clock of the database was wrong when "
+        f"{'; '.join(found)}. No number on this page includes them: the clock of the database was wrong when "
         "they were written."
     ]
 
@@ -136,7 +136,7 @@ def _tiles(results: Results) -> list[Html]:
 
 def _slots(results: Results) -> Html:
     (needed,) = results.total("capacity", ("slots_needed",)).values()
-    note = "were none shared between queues"
+    note = "if the queues share no slots"
     if disagreeing(results.rows("capacity")):
         note += "; the model disagrees with what was seen"
     return tile("Slots next month", words.count(needed or None), note)

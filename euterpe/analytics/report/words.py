@@ -32,7 +32,7 @@ def size(value: float | None) -> str:
 def _scaled(value: float, base: int, units: Sequence[str]) -> str:
     last = len(units) - 1
     step = 0
-    while step < last and abs(value) >= base - 0.5:  # a value from `base` - 0.5 on rounds up to `base`
+    while step < last and abs(value) >= base - 0.5:  # a value of at least `base` - 0.5 rounds up to `base`
         value, step = value / base, step + 1
     whole = step == 0 and float(value).is_integer()
     shown = f"{value:.0f}" if whole or abs(value) >= 99.95 else _short(value)

@@ -139,7 +139,7 @@ class _StreamReader(spark.DataSourceStreamReader):
             began = _cut_of(start)
             if began != Cut() and not history.knows(Bookmark(began, json.loads(str(start["marks"])))):
                 raise AnalyticsError(
-                    "the database is not the one that this stream has read, or what it read last is gone: "
+                    "the database is not the one that this stream has read, or the last read rows are gone: "
                     "begin a new one, with a new checkpoint"
                 )
             now = history.now()
@@ -164,7 +164,7 @@ def open_history(url: str) -> Iterator[HistoryFeed]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise AnalyticsError(f"option `rows` is a number of rows from 1 on, not {text!r}")
+        raise AnalyticsError(f"option `rows` must be a number of rows of at least 1, not {text!r}")
     return int(text)
 
 

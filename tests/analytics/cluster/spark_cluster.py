@@ -16,11 +16,10 @@ from types import TracebackType
 import pyspark
 
 from tests.service.process_table import ProcessWatch, at_home_in, descendants
+from tests.short_spark import INTERPRETED, JAVA_OPTIONS
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = ("w1", "w2")
-# The processes end too soon to gain back the time that the C2 compiler takes.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 class ClusterFolder:
@@ -31,7 +30,7 @@ class ClusterFolder:
         for name in ("conf", "scratch"):
             (folder / name).mkdir()
         # An operator of a cluster this small would choose the same settings.
-        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **INTERPRETED}
         lines = (f"{name} {value}\n" for name, value in settings.items())
         (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
         self.python = self._python_without_euterpe()
@@ -58,7 +57,7 @@ class ClusterFolder:
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_LOCAL_DIRS": scratch,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={scratch} {_SHORT_LIVED}",
+            "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={scratch} {JAVA_OPTIONS}",
             "PYSPARK_PYTHON": str(self.python),
         }
 
@@ -76,7 +75,10 @@ class ClusterFolder:
 
 
 class Daemon:
-    """A process in its own process group, which `stop` ends. `ready` matches the line that it waits for."""
+    """A process in its own process group, which `stop` ends.
+
+    Its start waits for a line that matches `ready`.
+    """
 
     def __init__(
         self, cluster_folder: ClusterFolder, command: Sequence[str], environ: Mapping[str, str], *, ready: str
@@ -174,6 +176,7 @@ def connect_server(cluster_folder: ClusterFolder, database: str) -> Iterator[str
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for setting in ("address=127.0.0.1", "port=0"):
         command += ["--conf", f"spark.connect.grpc.binding.{setting}"]
+    command += ["--conf", "spark.sql.codegen.wholeStage=true"]  # as on a server with Spark's defaults
     environ = {**cluster_folder.environ, "EUTERPE_DATABASE_URL": database}
     with Daemon(cluster_folder, command, environ, ready=r"Connect server started at: \S*:(\d+)") as daemon:
         yield f"sc://127.0.0.1:{daemon.ready[1]}"

@@ -32,6 +32,7 @@ from euterpe.synthesize.history_plan import HistoryPlan
 from euterpe.synthesize.lake import synthesize_lake
 from euterpe.synthesize.store import synthesize_store
 from tests.clock import SettableClock
+from tests.short_spark import JAVA_OPTIONS
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 
@@ -76,7 +77,7 @@ def test_pieces_make_the_whole_and_twice_is_once(
 def test_an_ingest_that_finds_nothing_new_still_says_when_it_looked(
     store: Store, url: str, spark: SparkSession, lake: Lake
 ) -> None:
-    """Without `read_at`, an event that has waited for a day would look as young as the last row read."""
+    """Without `read_at`, an event that has waited for a day would look as new as the last row read."""
     enqueue(store, 1)
     ingest(spark, lake, url)
     first = lake.commit()
@@ -243,7 +244,7 @@ def test_a_killed_ingest_is_simply_run_again(
     synthesize_store(database, HistoryPlan(jobs=300, seed=3, until_ms=1_790_000_000_000), lambda _: None)
     database.close()
     command = [sys.executable, "-m", "euterpe", "analytics", "ingest", "--lake", str(lake.root)]
-    environ = {**os.environ, "EUTERPE_DATABASE_URL": url}
+    environ = {**os.environ, "EUTERPE_DATABASE_URL": url, "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
     for table in ("jobs", "events"):
         with subprocess.Popen(
             [*command, "--master", "local[1]"],

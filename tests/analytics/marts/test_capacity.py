@@ -40,7 +40,7 @@ def worked(days_ago: int, busy_hours: float) -> dict[str, Any]:
 def test_the_answer_says_how_busy_and_how_many() -> None:
     assert capacity.section(results(capacity=[QUEUE], utilisation=[worked(1, 36), worked(0, 12)])).answer == (
         "Slots busy on average, over all hours of 2 days: 1. In 30 days, 6 slots would keep 95 % of the "
-        "waits in each queue's busiest hour within 1 min, were no slot shared between queues."
+        "waits in each queue's busiest hour within 1 min, if the queues share no slots."
     )
 
 
@@ -48,7 +48,8 @@ def test_a_forecast_that_the_measured_waits_contradict_is_marked() -> None:
     wrong = {**QUEUE, **SEEN, "p95_model_seconds": 0.0, "model_gap": 61.0}
     made = results(capacity=[wrong, {**QUEUE, **SEEN, "queue": "default"}])
     assert capacity.section(made).answer.endswith(
-        "Do not trust that for bulk: the model is more than 3× off the waiting that was seen there."
+        "Do not trust this forecast for bulk: there, the model and the measured waits differ by more than a "
+        "factor of 3."
     )
     assert "the model disagrees with what was seen" in Page(render(made)).words
     assert "the model disagrees" not in Page(render(results(capacity=[{**QUEUE, **SEEN}]))).words
@@ -106,7 +107,7 @@ def test_the_same_model_of_several_queues_is_explained_once() -> None:
 
 def test_a_queue_with_too_few_jobs_has_no_forecast() -> None:
     assert (
-        "q: too little has run to reckon with."
+        "q: too few jobs have run for a forecast."
         in capacity.section(results(capacity=[{"queue": "q"}])).evidence
     )
 

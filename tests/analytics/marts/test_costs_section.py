@@ -11,7 +11,7 @@ ROWS = [
 def test_the_cost_names_its_causer_its_waste_and_its_prices() -> None:
     assert costs.section(results(costs=ROWS)).answer == (
         "USD 15.20 for 8 jobs, USD 8.00 of it for processor time. acme caused 73.7 %; USD 0.80 (5.3 %) "
-        "is processor time of attempts that did not succeed. Reckoned with USD 0.04 for an hour of "
+        "is processor time of attempts that did not succeed. Computed with USD 0.04 for an hour of "
         "processor time, 0 for a GiB read and 0.09 for a GiB written."
     )
 
@@ -20,9 +20,9 @@ def test_how_much_of_the_sum_is_estimated_is_said() -> None:
     rows = [{**row, "estimated_hours": 5.0, "wasted_estimated_hours": 4.0} for row in ROWS]
     section = costs.section(results(costs=rows))
     assert (
-        "10 of 200 processor hours (5 %) are estimated: nothing was measured of attempts such as those that "
-        "were killed, and the time that they held a slot stands for it, which is too little where an encode "
-        "keeps several processors busy. 40 % of the waste is estimated so."
+        "10 of 200 processor hours (5 %) are estimated: some attempts, such as killed ones, have no "
+        "measurement. For these, the time that they held a slot is counted, which is too little if an encode "
+        "keeps several processors busy. 40 % of the waste is estimated in this way."
     ) in section.answer
     assert ">5 %<" in section.evidence
 
@@ -40,4 +40,4 @@ def test_a_requester_without_output_has_no_price_of_a_minute() -> None:
 
 
 def test_without_costs_the_prices_are_said_all_the_same() -> None:
-    assert costs.section(empty()).answer.startswith("Reckoned with USD 0.04")
+    assert costs.section(empty()).answer.startswith("Computed with USD 0.04")

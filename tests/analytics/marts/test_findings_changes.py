@@ -91,8 +91,8 @@ def test_weeks_are_not_compared_before_there_are_two() -> None:
 @pytest.mark.parametrize(
     ("before", "last", "what"),
     [
-        (100, 150, "There is more to do: +50 % jobs within a week."),
-        (100, 70, "There is less to do: -30 % jobs within a week."),
+        (100, 150, "Requesters send more jobs: +50 % within a week."),
+        (100, 70, "Requesters send fewer jobs: -30 % within a week."),
     ],
 )
 def test_a_change_of_demand_is_noted(before: int, last: int, what: str) -> None:

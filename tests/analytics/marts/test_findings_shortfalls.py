@@ -47,7 +47,7 @@ def test_attempts_without_credentials_are_said_with_who_had_most() -> None:
     (found,) = refreshes.stale_credentials(results(refreshes=rows))
     assert (found.severity, found.what) == (
         Severity.warning,
-        "34 attempts ended for want of working credentials.",
+        "34 attempts ended for lack of working credentials.",
     )
     assert found.evidence == "30 of them with b, which has 100 jobs"
 

@@ -10,13 +10,13 @@ ROWS = [
 def test_renewals_and_their_failures_are_said() -> None:
     assert refreshes.section(results(refreshes=ROWS)).answer == (
         "10 jobs (10 %) had their credentials renewed, 13 times in all. "
-        "3 attempts ended for want of working credentials, 3 of them with b."
+        "3 attempts ended for lack of working credentials, 3 of them with b."
     )
 
 
 def test_without_failures_that_is_said_too() -> None:
     assert refreshes.section(results(refreshes=ROWS[:1])).answer.endswith(
-        "No attempt ended for want of working credentials."
+        "No attempt ended for lack of working credentials."
     )
 
 

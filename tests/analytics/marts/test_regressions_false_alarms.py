@@ -29,7 +29,7 @@ def alarms(seeds: range, code: str, outages: int, jobs: int = 10_000) -> int:
 def test_outages_of_twenty_jobs_raise_an_alarm_in_at_most_two_of_fifty_histories(code: str) -> None:
     """At a rate of exactly 1 %, one run in seventy would find three or more alarms in fifty histories.
 
-    Before the permutation test of blocks, 45 of 50 histories raised an alarm.
+    An earlier version, without the permutation test of blocks, raised an alarm in 45 of 50 histories.
     """
     assert alarms(range(50), code, outages=3, jobs=5_000) <= 2
 

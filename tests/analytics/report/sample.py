@@ -369,8 +369,8 @@ def _utilisation(rng: random.Random, days: int) -> Rows:
 
 def _capacity() -> Rows:
     model = (
-        "M/G/c (Erlang C, Allen-Cunneen): random arrivals at the busiest hour's rate, one line, "
-        "waits beyond zero exponential, all slots alike"
+        "M/G/c (Erlang C, Allen-Cunneen): random arrivals at the busiest hour's rate, one queue, "
+        "positive waits exponentially distributed, identical slots"
     )
     names = (
         *(

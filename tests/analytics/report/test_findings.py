@@ -65,7 +65,7 @@ def test_a_history_too_short_says_that_weeks_are_not_compared() -> None:
 def test_an_empty_history_says_one_thing() -> None:
     assert [one.what for one in findings(empty())] == ["There are no jobs yet."]
     filtered = replace(empty(), filters={"since": "2030-01-01"})
-    assert [one.what for one in findings(filtered)] == ["There are no jobs in what was asked for."]
+    assert [one.what for one in findings(filtered)] == ["No job matches the filters."]
 
 
 def test_a_job_that_has_not_ended_is_a_small_history() -> None:

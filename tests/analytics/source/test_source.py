@@ -141,7 +141,7 @@ class TestMistakes:
             read_table(spark, "secrets", url=url)
 
     def test_a_part_has_at_least_a_row(self, url: str, spark: SparkSession) -> None:
-        with pytest.raises(PySparkException, match="a number of rows from 1 on, not '0'"):
+        with pytest.raises(PySparkException, match="a number of rows of at least 1, not '0'"):
             read_table(spark, "jobs", url=url, rows=0).count()
 
     def test_a_foreign_spark_session_works_without_any_setting(
