@@ -175,7 +175,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
         for path in ours
     ]
     growth = ours[large]["seconds"] / ours[small]["seconds"]
-    found.append(Figure("growth of the time from the one to the other", "×", growth, at_most=10))
+    found.append(Figure("growth of the time from the smaller to the larger history", "×", growth, at_most=10))
     for path in ours:
         found.append(
             Figure(f"{million[path]}, peak memory", "MiB", ours[path]["peak_mib"], theirs[path]["peak_mib"])

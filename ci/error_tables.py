@@ -6,7 +6,9 @@ from euterpe.api.problems import ProblemCode
 from euterpe.client.errors import ClientCode
 from euterpe.domain.callback_codes import DeliveryCode, ReceiverCode
 from euterpe.domain.error_codes import ErrorCode, Release, RetryClass
+from euterpe.domain.release_limits import ReleaseLimits
 
+_HOUR_MS = 3_600_000
 _RELEASED = "[no attempt is charged](guarantees.md#releases-without-a-charge)"
 _RETRIED = {
     RetryClass.TRANSIENT: "yes",
@@ -19,7 +21,7 @@ _RETRIED = {
 
 def job_errors() -> str:
     """Return the table of the errors of jobs."""
-    failures = (code for code in ErrorCode if code.release is not Release.ALWAYS)
+    failures = (code for code in ErrorCode if not is_release_reason(code))
     rows = (
         (f"`{code}`", code.summary, code.fault, ", ".join(code.phases) or "none", _retried(code), code.advice)
         for code in failures
@@ -28,11 +30,24 @@ def job_errors() -> str:
 
 
 def release_reasons() -> str:
-    """Return the table of the codes that always release the job and never fail it."""
-    reasons = (code for code in ErrorCode if code.release is Release.ALWAYS)
-    return table(
-        ("code", "when", "what to do"), ((f"`{code}`", code.summary, code.advice) for code in reasons)
-    )
+    """Return the table of the codes that release the job, at first or always."""
+    reasons = (code for code in ErrorCode if is_release_reason(code))
+    rows = ((f"`{code}`", code.summary, _bound(code), code.advice) for code in reasons)
+    return table(("code", "when", "how often", "what to do"), rows)
+
+
+def is_release_reason(code: ErrorCode) -> bool:
+    return code.release is Release.ALWAYS or code.release.is_bounded
+
+
+def _bound(code: ErrorCode) -> str:
+    if not code.release.is_bounded:
+        return "always"
+    limits = ReleaseLimits()
+    hours = (limits.rollout_ms if code.release is Release.ROLLOUT else limits.elsewhere_ms) // _HOUR_MS
+    time = f"{hours // 24} days" if hours >= 48 else f"{hours} h"
+    end = "with this code" if code.final is code else f"with `{code.final}`"
+    return f"{limits.least_bounded} times and for {time}; then the job fails {end}"
 
 
 def problems() -> str:

@@ -64,7 +64,7 @@ def _rows(
     common = ("name", "type", *_COMMON)
     for name, field in model.model_fields.items():
         if (name in only) if only is not None else (name not in common):
-            yield f"{before}{name}", _default(model, name), field.description or ""
+            yield f"{before}{field.alias or name}", _default(model, name), field.description or ""
 
 
 def _default(model: type[BaseModel], name: str) -> str:

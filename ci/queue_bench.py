@@ -51,10 +51,25 @@ class Databases:
         self._folder = folder
         self._server: PostgresServer = get_server(folder / "pg")
 
+    @property
+    def admin_url(self) -> str:
+        """Return the URL of the Postgres server's own database."""
+        return str(self._server.get_uri())
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the first process of the Postgres server."""
+        return int(self._server.get_postmaster_info().pid)
+
+    @property
+    def log(self) -> Path:
+        """Return the log of the Postgres server."""
+        return Path(self._server.log)
+
     @contextmanager
     def postgres(self) -> Iterator[str]:
         name = f"bench_{uuid4().hex[:8]}"
-        uri = self._server.get_uri()
+        uri = self.admin_url
         with psycopg.connect(uri, autocommit=True) as admin:
             admin.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
             yield uri.replace("/postgres?", f"/{name}?")
@@ -117,7 +132,7 @@ def fair_share(databases: Databases, *, backlog: int, jobs: int) -> dict[str, li
         with fresh() as url:
             _migrate(url)
             wait = fairness.beside_a_backlog(url, backlog=backlog)
-        figures = [Figure(f"median wait beside a dump of {backlog:,}", "jobs' times", wait, at_most=2)]
+        figures = [Figure(f"median wait beside a backlog of {backlog:,}", "jobs' times", wait, at_most=2)]
         for requesters, of in ((1, "one requester"), (10, "ten requesters")):
             with fresh() as url:
                 _migrate(url)

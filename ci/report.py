@@ -47,7 +47,7 @@ def render(
     def middle(*path: str | int) -> float:
         return statistics.median(_at(figures, path) for figures in rounds)
 
-    head = _HEAD.format(rounds=len(rounds), machine=_machine(), versions=_versions(_PACKAGES))
+    head = _HEAD.format(rounds=len(rounds), machine=machine(), versions=versions(_PACKAGES))
     return head + "\n".join(
         (
             _lives(middle),
@@ -191,7 +191,7 @@ def _service(found: Mapping[str, Sequence[Figure]]) -> str:
         "## The service",
         "",
         "Each program is compared with a bare program that does the same work in the same run, with the same",
-        "database, receiver and number of threads. Figures are medians of the rounds, also the ratios.",
+        "database, receiver and number of threads. All figures, including ratios, are medians of the rounds.",
         "",
         "- *Bare* of the API: a Starlette handler on the same server that runs one INSERT of the body, or",
         "  one SELECT by key, in a thread. The API of Euterpe also authenticates, checks idempotency keys",
@@ -207,7 +207,7 @@ def _service(found: Mapping[str, Sequence[Figure]]) -> str:
 _ANALYTICS = """# Benchmarks of analytics
 
 `ci/bench` writes this page; do not edit it. One run on one machine, with Spark on `local[2]`. Figures are
-medians of the rounds, also the ratios. Histories come from `euterpe analytics synthesize`.
+medians of the rounds, including the ratios. Histories come from `euterpe analytics synthesize`.
 
 Machine: {machine}. Versions: {versions}.
 
@@ -222,7 +222,7 @@ Machine: {machine}. Versions: {versions}.
 
 def render_analytics(found: Mapping[str, Sequence[Figure]]) -> str:
     packages = ("euterpe-transcode", "pyspark", "pyarrow", "duckdb", "pandas")
-    head = _ANALYTICS.format(machine=_machine(), versions=_versions(packages))
+    head = _ANALYTICS.format(machine=machine(), versions=versions(packages))
     return "\n".join([head, *_tables(found)[1:], ""])
 
 
@@ -261,13 +261,13 @@ def _at(figures: Any, path: Sequence[str | int]) -> float:
     return float(figures)
 
 
-def _machine() -> str:
+def machine() -> str:
     models = [
         line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
     ]
     return f"{len(models)} × {models[0].partition(':')[2].strip()}, Linux {platform.release()}"
 
 
-def _versions(packages: Sequence[str]) -> str:
+def versions(packages: Sequence[str]) -> str:
     python = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     return ", ".join([python, *(f"{name} {version(name)}" for name in packages)])

@@ -50,13 +50,13 @@ def measure(databases: Any, sizes: Sizes) -> Found:
     for engine in ENGINES:
         fresh = getattr(databases, engine)
         for _ in range(sizes.rounds):
-            with fresh() as url, _installed(url) as installation:
+            with fresh() as url, installed(url) as installation:
                 found[engine] += measure_api(installation, seconds=sizes.seconds)
                 found[engine] += measure_backlog(installation, events=sizes.events)
-        with fresh() as url, _installed(url) as installation:
+        with fresh() as url, installed(url) as installation:
             found[engine].append(measure_black_holes(installation, seconds=sizes.paced_seconds))
             found[engine].append(_measure_idle(installation, sizes.idle_seconds))
-    with databases.sqlite() as url, _installed(url) as installation, _s3() as place:
+    with databases.sqlite() as url, installed(url) as installation, _s3() as place:
         found["S3 to S3, on sqlite"] = _measure_jobs(installation, place, sizes)
     return found
 
@@ -82,7 +82,7 @@ def _measure_idle(installation: Installation, seconds: float) -> Figure:
 
 
 @contextmanager
-def _installed(url: str) -> Iterator[Installation]:
+def installed(url: str) -> Iterator[Installation]:
     with tempfile.TemporaryDirectory(prefix="euterpe-bench-") as folder:
         keks = Path(folder) / "keks.json"
         keyfile.create_file(keks)

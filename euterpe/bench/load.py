@@ -53,7 +53,7 @@ def _drive(load: Load) -> Answered:
     try:
         return uvloop.run(_work(load))
     except OSError as error:
-        raise BenchFailed(f"{load.address[0]}:{load.address[1]} cannot be asked: {error}") from None
+        raise BenchFailed(f"{load.address[0]}:{load.address[1]} cannot be reached: {error}") from None
 
 
 async def _work(load: Load) -> Answered:
@@ -103,7 +103,7 @@ class _SharedState:
         """Wait for `seconds`. Raise `BenchFailed` as soon as a request fails."""
         await asyncio.wait([self._failed], timeout=seconds)
         if self._failed.done():
-            raise BenchFailed(f"a request was not answered as it should be: {self._failed.result()}")
+            raise BenchFailed(f"a response was not as expected: {self._failed.result()}")
 
 
 class _Connection(asyncio.Protocol):

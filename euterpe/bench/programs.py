@@ -99,7 +99,11 @@ class Program:
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of the program and its running children."""
-        return sum(_cpu_seconds(pid) for pid in (self.pid, *self.children()))
+        return sum(cpu_seconds(pid) for pid in (self.pid, *self.children()))
+
+    def own_cpu_seconds(self) -> float:
+        """Return the CPU seconds of the program without its children."""
+        return cpu_seconds(self.pid, with_reaped=False)
 
 
 def peak_mib(pid: int) -> float:
@@ -113,7 +117,8 @@ def children(pid: int) -> list[int]:
     return [int(child) for task in tasks for child in task.read_text().split()]
 
 
-def _cpu_seconds(pid: int) -> float:
-    # The process name is in parentheses. It may contain any character, also parentheses.
+def cpu_seconds(pid: int, *, with_reaped: bool = True) -> float:
+    """Return the CPU seconds of a process, with or without those of its children that have ended."""
+    # The process name is in parentheses. It may contain any character, including parentheses.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if with_reaped else 13])) / os.sysconf("SC_CLK_TCK")

@@ -23,6 +23,7 @@ from typing import Any
 from euterpe.bench.sql import erase_jobs, statement_times
 from euterpe.domain.spec import JobSpec, parse_spec
 from euterpe.domain.states import IN_PROGRESS, JobStatus
+from euterpe.runtime.garbage_collector import collect_garbage_less_often
 from euterpe.runtime.retry import jittered
 from euterpe.settings import Settings
 from euterpe.store.engine.ids import new_id
@@ -30,7 +31,7 @@ from euterpe.store.engine.wakeup import Topic
 from euterpe.store.queue.enqueue import NewJob
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
-from euterpe.wiring.database import LazyKeyProvider, collect_garbage_less_often, open_store
+from euterpe.wiring.database import LazyKeyProvider, open_store
 
 _REQUEST = {
     "source": {"url": "s3://in/a.mov"},
@@ -129,7 +130,7 @@ def run_to_success(store: Store, plan: LoadPlan) -> None:
         for source, target in pairwise(_STATUSES):
             held = store.inbox.advance([Transition.advance(job, source, target) for job in jobs])
             if len(held) != len(jobs):
-                sys.exit("a job was taken away from the bench: its lease is too short")
+                sys.exit("the benchmark lost a job, because the lease of the job is too short")
 
 
 def profile_lives(plan: LoadPlan) -> Mapping[str, float]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from euterpe.bench.bare_ffmpeg import bare_command
 from euterpe.bench.figures import BenchFailed, Figure
 from euterpe.bench.programs import Installation, Program, peak_mib
 from euterpe.domain.profiles import built_in_profiles
@@ -19,13 +20,12 @@ from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.media.ffmpeg import find_ffmpeg
-from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.planner import plan
 from euterpe.media.planning.tree import Plan
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.store import Store
-from euterpe.wiring.services import threads_of_a_slot
+from euterpe.wiring.worker import threads_of_a_slot
 
 PROFILE = "h264-720p"
 _RAW_FRAME_BYTES = 3840 * 2160 * 3 // 2
@@ -53,18 +53,23 @@ class Clips:
         )
         self._run("-f", "lavfi", "-i", picture, "-frames:v", str(frames), "-c:v", "rawvideo", str(path))
 
-    def encode_bare(self, sources: Sequence[Path], *, slots: int, threads: int) -> float:
-        """Return the seconds that `xargs` takes to run the worker's ffmpeg command on these equal sources."""
-        command = self._bare_command(self._planned(sources[0], threads))
+    def encode_bare(self, sources: Sequence[Path], *, slots: int, threads: int, keep: bool = False) -> float:
+        """Return the seconds that `xargs` takes to run the worker's ffmpeg command on these equal sources.
+
+        The output of `a.mp4` is `a.mp4.mp4`, which is removed unless `keep` is set.
+        """
+        planned = self._planned(sources[0], threads)
+        (one,) = planned.commands
+        *command, _ = bare_command(planned, one, self._ffmpeg, "{}")  # the last argument is the file name
         began = time.perf_counter()
         subprocess.run(  # noqa: S603  no part comes from outside
-            ["xargs", "-P", str(slots), "-I", "{}", *command],  # noqa: S607  found on PATH
+            ["xargs", "-P", str(slots), "-I", "{}", *command, "{}.mp4"],  # noqa: S607  found on PATH
             input="\n".join(map(str, sources)),
             text=True,
             check=True,
         )
         took = time.perf_counter() - began
-        for source in sources:
+        for source in () if keep else sources:
             source.with_name(f"{source.name}.mp4").unlink()
         return took
 
@@ -72,21 +77,12 @@ class Clips:
         with Sandbox(self._ffmpeg) as sandbox, source.open("rb") as file:
             return plan(built_in_profiles()[PROFILE].outputs, sandbox.probe(file.fileno()), threads=threads)
 
-    def _bare_command(self, planned: Plan) -> Sequence[str]:
-        """Return the worker's command, which reads and writes files by name instead of open files."""
-        (command,) = planned.commands
-        *words, _ = arguments(planned, command, self._ffmpeg)  # the last argument is the file name
-        for option in ("-fd", "-progress", "-protocol_whitelist"):
-            place = words.index(option)
-            del words[place : place + 2]
-        words[words.index("fd:")] = "{}"
-        return (*words, "{}.mp4")
-
     def _run(self, *arguments: str) -> None:
         subprocess.run([self._ffmpeg, "-y", "-nostdin", "-loglevel", "error", *arguments], check=True)  # noqa: S603
 
 
 _POLL_S = 0.05
+_LONGEST_S = 1800.0
 _MIB = 1024 * 1024
 _SHORT = "short.mp4"
 
@@ -99,6 +95,15 @@ class BenchFolder:
     url: str
     environ: Mapping[str, str]  # the settings that allow a worker to use the folder
     credentials: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class RanJob:
+    """The time of a job from its claim to its end, with the CPU time of ffmpeg and of the worker itself."""
+
+    wall_seconds: float
+    encode_cpu_seconds: float
+    worker_cpu_seconds: float
 
 
 @contextmanager
@@ -130,7 +135,7 @@ class TranscodeBench:
     def measure_one(self, seconds: float) -> Sequence[Figure]:
         source = self._place.folder / "long.mp4"
         self._clips.make(source, seconds=seconds)
-        bare = self._clips.encode_bare([source], slots=1, threads=threads_of_a_slot(1))
+        bare = self.encode_bare(source)
         with self._working(slots=1) as worker:
             (job,) = self._work_off(worker, [source.name])
         name = f"{seconds:g} s of 720p"
@@ -139,16 +144,43 @@ class TranscodeBench:
             Figure(f"{name}, enqueued → succeeded", "s", _seconds(job, job.created_at), bare, at_most=1.08),
         ]
 
+    def encode_bare(self, source: Path, *, keep: bool = False) -> float:
+        """Return the seconds of the worker's ffmpeg command, run by hand on a file."""
+        return self._clips.encode_bare([source], slots=1, threads=threads_of_a_slot(1), keep=keep)
+
+    def run_one(self, name: str) -> RanJob:
+        """Run a job on the source `name` of the folder, alone on a worker with one slot."""
+        with self._working(slots=1) as worker:
+            before = worker.own_cpu_seconds()
+            (job,) = self._work_off(worker, [name])
+            used = worker.own_cpu_seconds() - before
+        (attempt,) = self._store.jobs.attempts(job.job_id)
+        encode = float((attempt.timings or {})["cpu_seconds"])
+        return RanJob(_seconds(job, job.started_at), encode, used)
+
     def measure_many(self, count: int, slots: int) -> Figure:
+        sources = self._link_clips(count)
+        bare = self._clips.encode_bare(sources, slots=slots, threads=threads_of_a_slot(slots))
+        rate = self.run_many(count, slots)
+        return Figure("clips of one second", "jobs/s", rate, count / bare, at_least=0.8)
+
+    def run_many(self, count: int, slots: int, *, most_s: float = _LONGEST_S, **environ: str) -> float:
+        """Return the jobs per second of a worker on clips of one second. Raise `BenchFailed` after `most_s`.
+
+        `environ` has further settings of the worker, such as those of a remote worker.
+        """
+        names = [source.name for source in self._link_clips(count)]
+        with self._working(slots=slots, **environ) as worker:
+            jobs = self._work_off(worker, names, most_s)
+        took = max(job.finished_at or 0 for job in jobs) - min(job.started_at or 0 for job in jobs)
+        return count / took * 1000
+
+    def _link_clips(self, count: int) -> list[Path]:
         sources = [self._place.folder / f"clip-{number}.mp4" for number in range(count)]
         for source in sources:
             source.unlink(missing_ok=True)
             os.link(self._place.folder / _SHORT, source)
-        bare = self._clips.encode_bare(sources, slots=slots, threads=threads_of_a_slot(slots))
-        with self._working(slots=slots) as worker:
-            jobs = self._work_off(worker, [source.name for source in sources])
-        took = max(job.finished_at or 0 for job in jobs) - min(job.started_at or 0 for job in jobs)
-        return Figure("clips of one second", "jobs/s", count / took * 1000, count / bare, at_least=0.8)
+        return sources
 
     def measure_memory(self, large_mib: int) -> Sequence[Figure]:
         source = self._place.folder / "large.mkv"
@@ -165,23 +197,29 @@ class TranscodeBench:
         ]
 
     @contextmanager
-    def _working(self, *, slots: int) -> Iterator[Program]:
+    def _working(self, *, slots: int, **more: str) -> Iterator[Program]:
         """Run a worker that serves only the queue of the benchmark. Yield the worker after its first job."""
         environ = {
             "EUTERPE_WORKER_QUEUES": self._queue,
             "EUTERPE_WORKER_SLOTS": str(slots),
             "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media are generated clips
             **self._place.environ,
+            **more,
         }
         with self._installation.running("worker", **environ) as worker:
             self._work_off(worker, [_SHORT])
             yield worker
 
-    def _work_off(self, worker: Program, names: Sequence[str]) -> Sequence[JobRow]:
+    def _work_off(
+        self, worker: Program, names: Sequence[str], most_s: float = _LONGEST_S
+    ) -> Sequence[JobRow]:
+        until = time.monotonic() + most_s
         accepted = [self._submit(name) for name in names]
         jobs = [committed.result().job_id for committed in accepted]
         while self._store.jobs.unfinished(self._requester_id, at_most=1):
             worker.check_running()
+            if time.monotonic() > until:
+                raise worker.failure(f"did not end its jobs within {most_s:g} s")
             time.sleep(_POLL_S)
         rows = self._store.jobs.many(jobs, requester_id=self._requester_id)
         for row in rows:

@@ -60,5 +60,5 @@ def test_an_unexpected_status_fails_the_benchmark() -> None:
 def test_a_server_that_is_gone_fails_the_benchmark() -> None:
     with _server(200, []) as address:
         pass
-    with pytest.raises(BenchFailed, match="cannot be asked"):
+    with pytest.raises(BenchFailed, match="cannot be reached"):
         drive(_load(address))

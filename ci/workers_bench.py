@@ -1,0 +1,116 @@
+"""Run the part of ci/bench for remote workers. The arguments select parts; all parts write the page.
+
+With `--quick` a small fleet runs for seconds, which checks the bench itself.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.media_report import section
+from ci.queue_bench import Databases
+from ci.report import machine, versions
+from ci.workers_parts import claims, clips, restarts
+from ci.workers_parts.sizes import QUICK, WHOLE, Sizes
+from euterpe.bench.figures import Figure
+
+_PAGE = Path("docs/benchmarks-workers.md")
+_PACKAGES = ("euterpe-transcode", "SQLAlchemy", "psycopg", "uvicorn")
+_HEAD = """# Benchmarks of remote workers
+
+`ci/bench workers` writes this page; do not edit it. One run on one machine: 1,000 simulated workers in one
+process call the API over loopback; the database is Postgres 18 with its defaults (fsync and
+synchronous_commit on). A simulated worker has one slot and sends the calls of the
+[contract](contract-workers.md) that every worker needs: claim (a long poll of 25 s), a heartbeat every 15 s
+at most, and complete. In place of the work it waits for a drawn time. API, Postgres, the workers and the
+process that enqueues share the cores, so latencies are upper bounds. CPU seconds are those of the kernel's
+accounting.
+
+Machine: {machine}. Versions: {versions}.
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    title: str
+    method: str
+    measure: Callable[[Databases, Sizes], Sequence[Figure]]
+
+
+PARTS: Mapping[str, Part] = {
+    "idle": Part(
+        "Claims of an idle fleet",
+        "10 jobs a second at random times, of half a second on average. The time is from the enqueuing call "
+        "to the answer of the claim, so it contains the commit of the job.",
+        claims.measure_idle,
+    ),
+    "busy": Part(
+        "Claims of a busy fleet",
+        "100 jobs a second at random times, whose length is exponential with a mean of 6 s. Transactions "
+        "are all commits of the database (`xact_commit`), with those of the enqueue, of the keys and of the "
+        "sweeps. Requests are answered calls of workers. *Bare* of two API processes is one process.",
+        claims.measure_busy,
+    ),
+    "waiting": Part(
+        "A waiting fleet",
+        "All workers wait and no job comes. The claims are counted in the log of Postgres, which logs all "
+        "statements in this part only.",
+        claims.measure_waiting,
+    ),
+    "restarts": Part(
+        "The API is restarted",
+        "20 jobs a second of 3 s. The API ends by the signal and is started again at once on the same port. "
+        "A failed call is repeated after a random part of 0.5 s, which doubles up to 2 s (30 s for our own "
+        "workers), so that all workers come back at once.",
+        restarts.measure_restarts,
+    ),
+    "clips": Part(
+        "A remote worker and a local worker",
+        "`euterpe worker` with as many slots as cores encodes copies of one clip of 720p, from S3 to S3 "
+        "(`rclone serve s3`). *Bare* is the local worker, on the same database. Each has two turns.",
+        clips.measure_clips,
+    ),
+}
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    sizes = QUICK if "--quick" in words else WHOLE
+    names = [word for word in words if word != "--quick"] or list(PARTS)
+    if unknown := set(names) - PARTS.keys():
+        sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    found: dict[str, list[str]] = {}
+    _open_as_many_files_as_allowed()
+    folder = Path(tempfile.mkdtemp(prefix="euterpe-bench-"))
+    databases = Databases(folder)
+    try:
+        for name in names:
+            began, part = time.perf_counter(), PARTS[name]
+            found[name] = section(part.title, part.method, part.measure(databases, sizes))
+            print("\n".join(found[name]))  # noqa: T201
+            print(f"({name}: {time.perf_counter() - began:.0f} s)\n", flush=True)  # noqa: T201
+    finally:
+        databases.stop()
+        shutil.rmtree(folder)
+    if found.keys() == PARTS.keys() and sizes is WHOLE:
+        head = _HEAD.format(machine=machine(), versions=versions(_PACKAGES))
+        _PAGE.write_text("\n".join([head, *(line for name in PARTS for line in found[name])]))
+
+
+def _open_as_many_files_as_allowed() -> None:
+    """Raise the soft limit on open files, because each simulated worker has a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+if __name__ == "__main__":
+    os.environ.pop("EUTERPE_DATABASE_URL", None)
+    main()

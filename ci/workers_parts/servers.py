@@ -1,0 +1,164 @@
+"""API processes on a new Postgres database, and readings of what they and the database use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+
+from ci.queue_bench import Databases
+from ci.service_bench import installed
+from ci.workers_parts.fleet import LONGEST_PAUSE_S, Enqueuer, Fleet, Tally
+from ci.workers_parts.usage import Usage
+from euterpe.bench.programs import Installation, Program, children, cpu_seconds
+from euterpe.domain.scopes import Scope
+from euterpe.domain.spec import JobSpec, parse_spec
+from euterpe.store.store import Store
+from tests.engines import free_port
+
+QUEUE = "bench"
+_REQUEST = {
+    "source": {"url": "s3://in/a.mov"},
+    "output": {"url": "s3://out/a/"},
+    "profile": "h264-720p",
+    "metadata": {"title": "bench"},
+    # The events of a job with a webhook are pending. No dispatcher runs, so this URL is never called.
+    "status_webhook_url": "https://requester.example/hook",
+    "queue": QUEUE,
+}
+# Only a transaction that writes gets a number.
+_TRANSACTIONS = """
+SELECT xact_commit, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+FROM pg_stat_database WHERE datname = %s
+"""
+
+
+class Api:
+    """An API process that may be started again on the same port."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation, self._running = installation, ExitStack()
+        self.address = ("127.0.0.1", free_port())
+        self.start()
+
+    def start(self) -> None:
+        """Start the process, and return when it listens."""
+        self._program = self._running.enter_context(
+            self._installation.running("api", "--port", str(self.address[1]))
+        )
+        assert urlsplit(self._program.address()).port == self.address[1]  # noqa: S101
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send the signal, and wait for the end of the process."""
+        os.kill(self._program.pid, number)
+        self._running.close()
+
+    @property
+    def program(self) -> Program:
+        return self._program
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A database of a server of this machine: its transactions, its log and the server's CPU time."""
+
+    url: str
+    admin_url: str  # of another database, so that a reading does not count itself
+    pid: int  # of the server's first process
+    log: Path
+
+    @property
+    def name(self) -> str:
+        return urlsplit(self.url).path.removeprefix("/")
+
+    def transactions(self) -> tuple[int, int]:
+        """Return the number of commits, and the number of transactions of the server that have written.
+
+        Each busy session reports its commits at most a second late.
+        """
+        with psycopg.connect(self.admin_url, autocommit=True) as admin:
+            found = admin.execute(_TRANSACTIONS, [self.name]).fetchone()
+        commits, writes = found or (0, 0)
+        return int(commits), int(writes)
+
+    def log_statements(self) -> None:
+        """Log all statements of later sessions."""
+        with psycopg.connect(self.admin_url, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE {self.name} SET log_statement = 'all'")
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of all processes of the server, also of those that have ended."""
+        used = cpu_seconds(self.pid)
+        for child in children(self.pid):
+            try:
+                used += cpu_seconds(child)
+            except FileNotFoundError:  # it has ended, and is counted with its parent at the next reading
+                continue
+        return used
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """API processes, their database, and a store in this process that enqueues."""
+
+    apis: list[Api]
+    postgres: Postgres
+    store: Store
+    requester_id: str
+    api_key: str
+
+    def fleet(self, *, workers: int, job_s: float, longest_pause_s: float = LONGEST_PAUSE_S) -> Fleet:
+        return Fleet(
+            [api.address for api in self.apis],
+            self.api_key,
+            QUEUE,
+            workers=workers,
+            job_s=job_s,
+            longest_pause_s=longest_pause_s,
+        )
+
+    def enqueuer(self) -> Enqueuer:
+        return Enqueuer(self.store, spec(), self.requester_id)
+
+    def usage(self, tally: Tally) -> Usage:
+        """Return a reading of all counters."""
+        transactions, writes = self.postgres.transactions()
+        return Usage(
+            seconds=time.perf_counter(),
+            api_cpu=sum(api.program.cpu_seconds() for api in self.apis),
+            postgres_cpu=self.postgres.cpu_seconds(),
+            fleet_cpu=time.process_time(),
+            transactions=transactions,
+            writes=writes,
+            requests=sum(tally.answered.values()),
+            beats=tally.answered["heartbeat"],
+            ended=tally.answered["complete"],
+        )
+
+
+def spec() -> JobSpec:
+    return parse_spec(_REQUEST)
+
+
+@contextmanager
+def deployed(databases: Databases, *, apis: int = 1, logs_statements: bool = False) -> Iterator[Deployment]:
+    """Run API processes on a new database, which is dropped at the end."""
+    with databases.postgres() as url, installed(url) as installation, ExitStack() as parts:
+        postgres = Postgres(url, databases.admin_url, databases.pid, databases.log)
+        if logs_statements:
+            postgres.log_statements()
+        store = parts.enter_context(installation.open())
+        started: list[Api] = []
+        for _ in range(apis):
+            started.append(Api(installation))
+            parts.callback(started[-1].stop)
+        requester = store.requesters.create("bench")
+        key = store.requesters.create("bench-worker", [Scope.WORKER]).api_key
+        yield Deployment(started, postgres, store, requester.requester_id, key)

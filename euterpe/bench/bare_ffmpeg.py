@@ -1,0 +1,20 @@
+"""Convert the ffmpeg commands of a plan to command lines that run by hand on files."""
+
+from pathlib import Path
+
+from euterpe.media.planning.argv import arguments
+from euterpe.media.planning.tree import Command, Plan
+
+# Options that only a worker needs, for open files and progress. Each option has a value.
+_OF_A_WORKER = ("-fd", "-progress", "-protocol_whitelist")
+
+
+def bare_command(planned: Plan, command: Command, ffmpeg: Path, source: str) -> tuple[str, ...]:
+    """Return a worker's command line, with the file name of the source instead of an open file."""
+    bare, words = list[str](), iter(arguments(planned, command, ffmpeg))
+    for word in words:
+        if word in _OF_A_WORKER:
+            next(words)
+        else:
+            bare.append(source if word == "fd:" else word)
+    return tuple(bare)
