@@ -6,7 +6,7 @@ from euterpe.store.engine.wakeup import Listener
 
 
 class BreakingListener:
-    """A listener whose first `wait` raises, or with `may_break` the first `wait` after that is set."""
+    """A listener of which one `wait` raises: the first, or the first after `may_break` is set."""
 
     def __init__(self, listener: Listener, may_break: threading.Event | None = None) -> None:
         self._listener, self._may_break, self.broke = listener, may_break, threading.Event()

@@ -1,6 +1,7 @@
 """Fixtures: one real server per engine and test process, one empty database per test."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from euterpe.store.store import Store
 from tests import engines
 from tests.clock import SettableClock
 from tests.key_providers import checked_ring
+from tests.short_spark import INTERPRETED, JAVA_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +23,7 @@ SPARK_TESTS = (
     "tests/batch/",
     "tests/service/test_demo.py",
 )
-# On two busy cores, examples take an unpredictable time, so they have no deadline.
+# On two busy cores, Hypothesis examples take an unpredictable time, so they have no deadline.
 settings.register_profile("euterpe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("euterpe")
 
@@ -90,5 +92,8 @@ def spark() -> "Iterator[SparkSession]":
     """Share one Spark session among all tests of a process, because its start takes seconds."""
     from euterpe.analytics.session import spark_session  # noqa: PLC0415  few tests need this extra
 
-    with spark_session("local[2]", name="tests") as session:
+    with ExitStack() as opened:
+        with pytest.MonkeyPatch.context() as environ:
+            environ.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+            session = opened.enter_context(spark_session("local[2]", name="tests", config=INTERPRETED))
         yield session

@@ -12,7 +12,7 @@ from euterpe.log_budget import LogBudget
 
 @dataclass
 class Log:
-    """A budget of 5 lines of trouble and 10 other lines per second, on a clock that the test can set."""
+    """A budget of 5 problem lines and 10 other lines per second, on a clock that the test can set."""
 
     now: float = 0.0
     records: list[logging.LogRecord] = field(default_factory=list)

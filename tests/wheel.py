@@ -46,9 +46,12 @@ def _tops(name: str) -> Iterator[Path]:
 
 
 def _required(name: str, extra: str = "") -> Iterator[str]:
-    """Yield the names of the distributions that this one requires, also indirectly, on this Python."""
+    """Yield the names of the distributions that this one requires on this Python, directly or indirectly."""
     for line in distribution(name).requires or ():
         requirement = Requirement(line)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        if requirement.name != DISTRIBUTION:
             yield requirement.name
-            yield from _required(requirement.name)
+        for wanted in requirement.extras if requirement.name == DISTRIBUTION else {""}:
+            yield from _required(requirement.name, wanted)

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.media.sources.cache import sources
 from tests.s3 import S3Server, serving_s3
 from tests.service.clips import make_clip
 from tests.service.installation import Installation
 from tests.service.receiver import Receiver, receiving
+
+__all__ = ["sources"]
 
 
 @pytest.fixture(scope="session")
@@ -25,8 +28,8 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a clip that takes about ten seconds to encode."""
-    return make_clip(tmp_path_factory.mktemp("clips") / "long.mp4", seconds=20, size="1280x720")
+    """Make a clip that takes about six seconds to encode."""
+    return make_clip(tmp_path_factory.mktemp("clips") / "long.mp4", seconds=12, size="1280x720")
 
 
 @pytest.fixture

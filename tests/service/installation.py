@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from euterpe.client import Client
+from euterpe.crypto import keyfile
 from euterpe.settings import Settings
 from euterpe.store.store import Store
 from euterpe.wiring.database import open_store
@@ -28,13 +29,14 @@ class Program:
         folder: Path,
         *,
         module: tuple[str, ...] = ("euterpe",),
+        python: str = sys.executable,
     ) -> None:
         self.arguments = arguments
         self.log: list[str] = []
         self.stdout_rest = ""  # the rest of stdout after the end of the process
         self._logged = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *module, *arguments],
+            [python, "-m", *module, *arguments],
             env={**environ},
             cwd=folder,
             stdout=subprocess.PIPE,
@@ -58,6 +60,11 @@ class Program:
         line = self._process.stdout.readline()
         assert line.startswith("listening on "), "\n".join(self.log[-20:])
         return line.removeprefix("listening on ").strip()
+
+    def stdout_line(self) -> str:
+        """Return the next line that the program prints. Wait for it."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
     def await_log(self, text: str, timeout_s: float = 60.0) -> None:
         with self._logged:
@@ -125,7 +132,7 @@ class Installation:
             **environ,
         }
         self._programs: list[Program] = []
-        self.run("keys", "add")
+        keyfile.add_key(folder / "keks.json")
         with self.store() as store:
             created = store.requesters.create("newsroom")
         self.requester_id, self.api_key = created.requester_id, created.api_key

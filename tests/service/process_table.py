@@ -5,6 +5,7 @@ import select
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import monotonic
 
 # Far more than the kernel needs to end a process, even on a busy machine.
 _TIMEOUT_S = 30.0
@@ -42,12 +43,14 @@ class ProcessWatch:
                 self._watched.append(handle := os.pidfd_open(pid))
                 self._handles.callback(os.close, handle)
 
-    def await_the_end(self) -> int:
-        """Wait until all watched processes have ended. Return their number."""
+    def await_the_end(self, within_s: float = _TIMEOUT_S) -> int:
+        """Wait until all watched processes have ended, for at most `within_s`. Return their number."""
+        deadline = monotonic() + within_s
         for handle in self._watched:
             poll = select.poll()
             poll.register(handle, select.POLLIN)
-            assert poll.poll(_TIMEOUT_S * 1000), "nothing-left: a child process has outlived its worker"
+            left_ms = max(0.0, deadline - monotonic()) * 1000
+            assert poll.poll(left_ms), "nothing-left: a child process has outlived its worker or its job"
         return len(self._watched)
 
     def close(self) -> None:

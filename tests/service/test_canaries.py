@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import httpx
@@ -88,9 +89,7 @@ def test_no_secret_is_found_where_the_planted_value_is(installation: Installatio
             *_use_keys(installation, client, secrets, planted),
             *_use_signatures(installation, client, secrets, store_url),
         ]
-        places |= _answers(
-            url, installation.api_key, [job.job_id for job in jobs], secrets["misplaced"], planted
-        )
+        places |= _answers(url, installation.api_key, [job.job_id for job in jobs], secrets, planted)
         places |= {f"{where}, late": content for where, content in _database_of(installation).items()}
     assert program.stop() == 0
     places |= _database_of(installation)
@@ -102,6 +101,7 @@ def test_no_secret_is_found_where_the_planted_value_is(installation: Installatio
     assert [(job.status, job.error and job.error["code"]) for job in jobs] == [
         ("failed", "canceled"),
         ("succeeded", None),
+        ("succeeded", None),
         ("dead_letter", "source_forbidden"),
         ("succeeded", None),
         ("succeeded", None),
@@ -110,6 +110,8 @@ def test_no_secret_is_found_where_the_planted_value_is(installation: Installatio
     ]
     _check_search(places, planted)
     assert find_leaks(secrets, places) == []
+    raw_key = bytes.fromhex(secrets["HLS key"])
+    assert [where for where, content in places.items() if raw_key in content] == []
 
 
 def _secrets_of(installation: Installation) -> dict[str, str]:
@@ -120,13 +122,14 @@ def _secrets_of(installation: Installation) -> dict[str, str]:
         "webhook secret": installation.receiver.secrets[0].removeprefix("whsec_"),
         "KEK": kek,
         "S3 key": SECRET_ACCESS_KEY,
+        "HLS key": token_hex(16),
         **{name: mint(name.replace(" ", "")) for name in _NAMES},
     }
 
 
 @contextmanager
 def _careless_leaks(installation: Installation, planted: str) -> Iterator[None]:
-    """Run a process that has the planted value, and keep a file with it, as a careless worker would."""
+    """Run a process that has the planted value, and keep a file with it, as a worker with leaks would."""
     (installation.work / "careless").write_text(planted)
     code = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -165,9 +168,13 @@ def _stop_ffmpeg(worker: int) -> None:
 def _use_keys(
     installation: Installation, client: Client, secrets: Mapping[str, str], planted: str
 ) -> Iterator[Job]:
-    """Run jobs with S3 keys: with right keys, with wrong keys, and with wrong keys that are replaced."""
+    """Run jobs with right keys, with an HLS key, with wrong keys, and with wrong keys that are replaced."""
     right = installation.s3.document(session_token=secrets["token"])
     wrong = installation.s3.document(secret_access_key=secrets["wrong key"])
+    encrypted = [_encrypted(secrets["HLS key"])]
+    yield _run_job(
+        client, installation.request("clip.mp4", profile=None, outputs=encrypted, credentials=right)
+    )
     yield _run_job(client, installation.request("clip.mp4", **_AUDIO, credentials=right))
 
     def malformed(_: object) -> tuple[int, bytes]:
@@ -187,10 +194,15 @@ def _use_keys(
     )
 
 
+def _encrypted(key: str) -> dict[str, Any]:
+    encryption = {"method": "aes-128", "key_url": "https://keys.example/1", "key": key}
+    return {"name": "hls", "type": "hls", "video": {"ladder": [90]}, "encryption": encryption}
+
+
 def _use_signatures(
     installation: Installation, client: Client, secrets: Mapping[str, str], store_url: str
 ) -> Iterator[Job]:
-    """Run jobs with signed URLs that the store accepts, that the store refuses, and with a refused host."""
+    """Run jobs with signed URLs that the store accepts, with URLs that it refuses, and of a refused host."""
     query = f"?X-Amz-Signature={secrets['signature']}"
     hook = {"status_webhook_url": installation.receiver.hook_url}
     for source in (f"{store_url}/clip.mp4", f"{store_url}/refused.mp4", "https://localhost:9/clip.mp4"):
@@ -203,8 +215,13 @@ def _run_job(client: Client, request: Mapping[str, object]) -> Job:
     return client.wait(client.submit(request).job_id, timeout=60)
 
 
-def _answers(url: str, api_key: str, job_ids: list[str], misplaced: str, planted: str) -> dict[str, bytes]:
-    """Return the answers of the API about jobs and itself, and to requests with misplaced secrets."""
+def _answers(
+    url: str, api_key: str, job_ids: list[str], secrets: Mapping[str, str], planted: str
+) -> dict[str, bytes]:
+    """Return the API's answers about jobs, about itself, and to requests with misplaced secrets."""
+    misplaced, key = secrets["misplaced"], secrets["HLS key"]
+    places = {"source": {"url": "s3://in/a.mov"}, "output": {"url": "s3://out/a/"}}
+    wrong_keys = [{**places, "outputs": [_encrypted(wrong)]} for wrong in (f"{key}0", f"{misplaced}g")]
     keys = {"type": "s3", "secret_access_key": misplaced, "secret": misplaced}
     calls: list[tuple[str, str, dict[str, Any]]] = [
         *(("GET", f"/transcode/status?job_id={job_id}", {}) for job_id in job_ids),
@@ -218,6 +235,9 @@ def _answers(url: str, api_key: str, job_ids: list[str], misplaced: str, planted
         ("GET", "/transcode/jobs", {"headers": {"authorization": f"Bearer eut_0_{misplaced}"}}),
         ("POST", "/transcode", {"json": {"source": {"url": f"s3://{misplaced}@a/b"}, "credentials": keys}}),
         ("POST", "/transcode", {"json": keys}),
+        *(("POST", "/transcode", {"json": wrong}) for wrong in wrong_keys),
+        ("POST", "/transcode", {"json": {**places, "outputs": [{**_encrypted(key), "type": "dash"}]}}),
+        ("POST", "/transcode?dry_run=true", {"json": {**places, "outputs": [_encrypted(key)]}}),
         ("POST", "/transcode", {"content": json.dumps(keys)[:-1], "headers": _JSON}),
         ("PUT", f"/transcode/{job_ids[0]}/credentials", {"json": {"credentials": keys}}),
     ]

@@ -24,12 +24,15 @@ from tests.storage.fake_stores import Call, Reply
 
 pytest_plugins = ("tests.service.worker_fixtures",)
 
-SHORT = RefreshTimings(call_deadline_s=0.3, promise_s=0.1, look_every_s=0.02, first_pause_s=0.01)
+SHORT = RefreshTimings(promise_s=0.1, look_every_s=0.02, first_pause_s=0.01)
 FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 
 
 class TokenStore:
-    """An object store that checks session tokens. `accepted` has the valid tokens, `used` those of calls."""
+    """An object store that checks session tokens.
+
+    `accepted` has the valid tokens, `used` has the tokens of the calls.
+    """
 
     def __init__(self, proxy: S3Proxy) -> None:
         self._proxy = proxy
@@ -75,7 +78,9 @@ def harness(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy, refresh_timings: RefreshTimings
 ) -> Iterator[WorkerHarness]:
     assert proxy.answer == proxy.forward
-    with run_worker(tmp_path, proxy_server, bucket, refresh_timings=refresh_timings) as harness:
+    with run_worker(
+        tmp_path, proxy_server, bucket, refresh_timings=refresh_timings, refresh_deadline_s=0.3
+    ) as harness:
         yield harness
 
 
@@ -269,6 +274,8 @@ def test_new_credentials_lead_to_no_endpoint_that_the_operator_has_not_allowed(
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     job = harness.await_end(job_id)
     assert (job.status, job.error_code) == ("failed", "endpoint_not_allowed")
+    released = ["storage_endpoint_missing"] * 2
+    assert harness.error_codes(job_id) == [*released, "endpoint_not_allowed"], "another worker may allow it"
 
 
 @pytest.mark.parametrize("refresh_timings", [replace(SHORT, promise_s=3600.0)], ids=["endless promise"])

@@ -33,22 +33,22 @@ def host(harness: WorkerHarness) -> Iterator[HostSource]:
         yield start
 
 
-def announcing(size: int | None, *bodies: bytes) -> Serve:
+def announcing(size: int | None, *bodies: bytes, etag: str = "") -> Serve:
     """Return a handler that answers a one-byte range with `size`, and a full request with the next body.
 
     After a full request, it closes the connection.
     """
-    rest = [*bodies]
+    rest, identity = [*bodies], f"etag: {etag}\r\n" if etag else ""
 
     def serve(server: Server, sock: socket.socket) -> None:
         while request := server.read_request(sock):
             if b"bytes=0-0" not in request:
-                sock.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + (rest.pop(0) if len(rest) > 1 else rest[0]))
+                body = rest.pop(0) if len(rest) > 1 else rest[0]
+                sock.sendall(f"HTTP/1.1 200 OK\r\n{identity}\r\n".encode() + body)
                 return
             whole = "*" if size is None else size
-            sock.sendall(
-                f"HTTP/1.1 206 so\r\ncontent-range: bytes 0-0/{whole}\r\ncontent-length: 1\r\n\r\n.".encode()
-            )
+            length = f"content-range: bytes 0-0/{whole}\r\ncontent-length: 1\r\n"
+            sock.sendall(f"HTTP/1.1 206 so\r\n{identity}{length}\r\n.".encode())
 
     return serve
 
@@ -96,6 +96,10 @@ def test_a_source_whose_end_is_missing_is_never_a_success(
     (harness.bucket / "half.mp4").write_bytes(whole[: len(whole) // 2])
     job_id = harness.submit("half.mp4", credentials=harness.keys, **VIDEO)
     assert_failed(harness, job_id, "source_truncated", "fetching")
+    allowed = harness.submit("half.mp4", credentials=harness.keys, allow_truncated=True, **VIDEO)
+    job = harness.await_end(allowed)
+    assert job.status == "succeeded"
+    assert [warning["code"] for warning in job.warnings or ()][-1:] == ["source_truncated"]
 
 
 @pytest.mark.parametrize("path", ["missing.mp4", "no/such/folder.mp4"])
@@ -129,10 +133,21 @@ def test_a_source_that_breaks_off_is_fetched_again_and_again(
     harness: WorkerHarness, host: HostSource, clip: Path
 ) -> None:
     whole = clip.read_bytes()
-    source = host(announcing(len(whole), *[whole[:1000]] * 7, whole))
+    source = host(announcing(len(whole), *[whole[:1000]] * 7, whole, etag='"one"'))
     job_id = harness.submit(source, credentials={"output": harness.keys})
     assert harness.await_end(job_id).status == "succeeded"
     assert harness.error_codes(job_id) == ["source_truncated", None], "five tries in the first attempt"
+
+
+def test_a_source_without_an_etag_begins_again_in_the_next_attempt(
+    harness: WorkerHarness, host: HostSource, clip: Path
+) -> None:
+    whole = clip.read_bytes()
+    job_id = harness.submit(
+        host(announcing(len(whole), whole[:1000], whole)), credentials={"output": harness.keys}
+    )
+    assert harness.await_end(job_id).status == "succeeded"
+    assert harness.error_codes(job_id) == ["source_truncated", None]
 
 
 def test_a_source_that_changes_while_it_is_fetched_is_reported(

@@ -1,4 +1,4 @@
-"""Tests that a retry on the same worker does not fetch its source again, and never takes another one."""
+"""Tests that a retry on the same worker does not fetch its source again, and never uses another source."""
 
 import os
 import signal

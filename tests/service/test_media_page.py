@@ -15,12 +15,14 @@ from euterpe.domain.codecs import CODECS
 from euterpe.domain.documents import WarningDocument
 from euterpe.domain.outputs import OutputSpec
 from euterpe.domain.spec import parse_spec
-from euterpe.media.planning.argv import arguments
+from euterpe.media.planning.argv import arguments, measurement_arguments
 from euterpe.media.planning.picture import Size
 from euterpe.media.planning.planner import plan
 from euterpe.media.planning.rates import most_kbps
 from euterpe.media.source.colour import Colour
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
+from euterpe.media.source.watermark_info import WatermarkInfo
+from tests.media.planning.facts import measured
 
 PACKAGE = Path(euterpe.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "media.md").read_text()
@@ -40,6 +42,9 @@ SOURCE = MediaInfo(
         StreamInfo(3, "subtitle", "subrip", 60.0, language="eng"),
     ),
 )
+
+
+LOGOS = {"s3://in/logo.png": WatermarkInfo("png_pipe", 0, 600, 200)}
 
 
 def documents() -> list[Any]:
@@ -82,8 +87,11 @@ def warnings_in_the_code() -> Iterator[str]:
 
 @pytest.mark.parametrize("outputs", output_examples(), ids=lambda outputs: outputs[0]["name"])
 def test_every_example_is_a_request_that_can_be_planned(outputs: list[dict[str, Any]]) -> None:
-    planned = plan(parsed(outputs), SOURCE, threads=1)
+    planned = plan(parsed(outputs), SOURCE, threads=1, watermarks=LOGOS)
     assert list(planned.outputs) == [output["name"] for output in outputs]
+    for measurement in planned.measurements:
+        assert measurement_arguments(planned, measurement, Path("ffmpeg"))
+    planned = measured(planned)
     for command in planned.commands:
         assert arguments(planned, command, Path("ffmpeg"))
 

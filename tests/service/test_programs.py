@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from euterpe.client import Client
+from euterpe.client import Client, Invalid
 from euterpe.domain.spec import parse_spec
 from tests.service.installation import Installation
 
@@ -20,6 +20,19 @@ def test_api_worker_and_dispatcher_work_as_three_programs(installation: Installa
         job = client.submit(installation.request("clip.mp4", profile="audio-aac"))
         installation.receiver.await_event(job.job_id, "job.succeeded")
     assert [program.stop() for program in (api, worker, dispatcher)] == [0, 0, 0]
+    assert installation.leftovers() == []
+
+
+def test_a_dry_run_shows_the_plan_and_leaves_nothing(installation: Installation) -> None:
+    api = installation.start("api", "--port", "0")
+    with Client(api.address(), installation.api_key) as client:
+        plan = client.dry_run(installation.request("clip.mp4", profile="player-page"))
+        assert plan["is_exact"]
+        assert all(output["tracks"] for output in plan["outputs"])
+        with pytest.raises(Invalid, match="source_not_found"):
+            client.dry_run(installation.request("none.mp4", profile="player-page"))
+        assert list(client.jobs()) == []
+    assert api.stop() == 0
     assert installation.leftovers() == []
 
 
@@ -77,7 +90,7 @@ def test_nothing_is_claimed_while_the_api_still_answers(installation: Installati
         head = f"POST /transcode HTTP/1.1\r\nhost: x\r\nx-api-key: {installation.api_key}\r\n"
         slow.sendall(f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode())
         with Client(address, installation.api_key) as client:
-            assert list(client.jobs()) == []  # by now or soon, the server reads the slow request
+            assert list(client.jobs()) == []  # its answer shows that the server accepts requests
         os.kill(program.pid, signal.SIGTERM)
         program.await_log("draining")
         with installation.store() as store:

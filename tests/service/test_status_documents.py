@@ -25,7 +25,7 @@ def two_sounds(media: Path, sources: Sources) -> None:
 
 @pytest.fixture
 def bad_pictures(media: Path) -> None:
-    """Put a film into the bucket whose sound is whole, and of whose pictures one cannot be decoded."""
+    """Put a film into the bucket that has undamaged sound, and one picture that cannot be decoded."""
     with av.open(str(media / "clip.mp4")) as film:
         pictures = [packet for packet in film.demux(video=0) if packet.size]
         places = [(packet.pos, packet.size) for packet in pictures[len(pictures) // 2 :]]
@@ -36,10 +36,15 @@ def bad_pictures(media: Path) -> None:
     (media / "bad.mp4").write_bytes(data)
 
 
-def ended(installation: Installation, source: str, *outputs: dict[str, Any]) -> Job:
+def ended(installation: Installation, source: str, *outputs: dict[str, Any], folder: str = "out") -> Job:
+    """Return the job after its end and after the delivery of its last event, which has the same outputs."""
     with installation.served() as client:
         request = installation.request(source, profile=None, outputs=list(outputs))
-        return client.wait(client.submit(request).job_id, timeout=60)
+        request["output"] = {"url": f"s3://media/{folder}/"}
+        job = client.wait(client.submit(request).job_id, timeout=60)
+        event = installation.receiver.await_event(job.job_id, f"job.{job.status}")
+    assert event.outputs == job.outputs
+    return job
 
 
 @pytest.mark.usefixtures("two_sounds")
@@ -60,23 +65,70 @@ def test_a_status_names_the_renditions_and_what_is_missing(installation: Install
         ("audio_track_dropped", "hls"),
         ("audio_track_dropped", "sound"),
     ]
-    event = installation.receiver.await_event(job.job_id, "job.succeeded")
-    assert event.outputs == job.outputs
+
+
+def test_a_status_has_the_measured_quality_of_the_picture(installation: Installation) -> None:
+    job = ended(
+        installation,
+        "clip.mp4",
+        {**FILM, "name": "scored", "audio": "all", "measure": ["vmaf", "ssim"]},
+    )
+    assert job.error is None
+    (output,) = job.outputs
+    picture, sound = output["renditions"]
+    assert output["quality"] == picture["quality"]
+    assert sorted(picture["quality"]) == ["ssim", "vmaf", "vmaf_p1"]
+    assert 50 < picture["quality"]["vmaf"] <= 100
+    assert sound["quality"] is None
+
+
+def test_a_status_has_the_lowest_scores_of_a_ladder(installation: Installation) -> None:
+    ladder = {"ladder": [{"height": 90, "crf": 20}, {"height": 60, "crf": 45}]}
+    job = ended(installation, "clip.mp4", {**HLS, "measure": ["vmaf", "psnr"], "video": ladder})
+    assert job.error is None
+    (output,) = job.outputs
+    upper, lower = (one["quality"] for one in output["renditions"] if one["kind"] == "video")
+    assert output["quality"] == {name: min(upper[name], lower[name]) for name in upper}
+    assert upper["vmaf"] > lower["vmaf"]
+
+
+def test_a_status_tells_the_rate_factor_the_prediction_and_the_score(installation: Installation) -> None:
+    """A new user asks for AV1 with a VMAF of 93."""
+    video = {"codec": "av1", "target": {"vmaf": 93}}
+    job = ended(
+        installation, "clip.mp4", {"name": "web", "type": "webm", "measure": ["ssim"], "video": video}
+    )
+    assert job.error is None
+    (output,) = job.outputs
+    quality = output["quality"]
+    assert sorted(quality) == ["crf", "predicted_vmaf", "sample_seconds", "ssim", "vmaf", "vmaf_p1"]
+    assert quality["predicted_vmaf"] >= 93
+    assert quality["vmaf"] == pytest.approx(quality["predicted_vmaf"], abs=1.0)
+    picture, sound = output["renditions"]
+    assert (picture["quality"], sound["quality"]) == (quality, None)
+
+
+def test_a_film_below_its_least_vmaf_fails_the_job(installation: Installation, media: Path) -> None:
+    film = {**FILM, "optional": False, "vmaf_min": 95, "video": {"crf": 50}}
+    job = ended(installation, "clip.mp4", film, folder="too-low")
+    assert job.status == "failed"
+    assert job.error is not None
+    assert (job.error["code"], job.error["retryable"]) == ("quality_too_low", False)
+    assert not (media / "too-low").exists()
+    assert installation.leftovers() == []
 
 
 @pytest.mark.usefixtures("bad_pictures")
 def test_an_optional_output_that_fails_is_a_warning_and_no_output(
     installation: Installation, media: Path
 ) -> None:
-    job = ended(installation, "bad.mp4", {"name": "sound", "type": "m4a"}, FILM)
+    job = ended(installation, "bad.mp4", {"name": "sound", "type": "m4a"}, FILM, folder="optional")
     assert job.error is None
     assert job.status == "succeeded"
     assert [output["name"] for output in job.outputs] == ["sound"]
     (warning,) = job.warnings
     assert (warning["code"], warning["output"]) == ("output_failed", "film")
-    assert not (media / "out" / "film.mp4").exists()
-    event = installation.receiver.await_event(job.job_id, "job.succeeded")
-    assert event.outputs == job.outputs
+    assert not (media / "too-low").exists()
     assert installation.leftovers() == []
 
 

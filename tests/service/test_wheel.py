@@ -46,4 +46,4 @@ def test_the_programs_run_from_a_wheel_in_an_empty_folder(wheel: Path, tmp_path:
     shown = run("demo", "--dir", "demo")
     assert "5 signed and verified: claimed, fetching, processing, uploading, succeeded" in shown
     assert f"'{wheel}[analytics]'`" in shown
-    assert (folder / "demo" / "out" / "mp4.mp4").stat().st_size
+    assert (folder / "demo" / "site" / "media" / "stream" / "master.m3u8").stat().st_size

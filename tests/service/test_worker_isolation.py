@@ -1,4 +1,4 @@
-"""Test jobs whose source or sandbox looks like a fault of the worker: the jobs that are charged or wait."""
+"""Test which jobs are charged, and which jobs wait, if a source or the sandbox makes the worker fail."""
 
 import socket
 import struct
@@ -86,7 +86,7 @@ class EndlessSource:
 def test_fair_an_endless_source_costs_the_job_beside_it_nothing(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    """The disk has 24 MiB, of which 4 are a reserve. A slot has 10, and the endless source would take 21."""
+    """The disk has 24 MiB: a reserve of 4 MiB, and 10 MiB for each slot. The endless source sends 21 MiB."""
     work, source = tmp_path / "small", EndlessSource(21 * MIB)
     with (
         small_disk(work, 24 * MIB) as disk,
@@ -108,7 +108,10 @@ def test_fair_an_endless_source_costs_the_job_beside_it_nothing(
 def test_fair_a_source_that_announces_the_disk_of_others_waits_for_it_and_pays_nothing(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    """The source announces 13 of 20 MiB. The other job has 9: its source, and half as much for outputs."""
+    """The disk has 20 MiB for jobs, and the source announces 13 MiB.
+
+    The other job has 9 MiB: 6 MiB for its source, and half as much for its outputs.
+    """
     work = tmp_path / "small"
     padding = struct.pack(">I4s", 6 * MIB, b"free") + bytes(6 * MIB - 8)
     (bucket / "padded.mp4").write_bytes((bucket / "clip.mp4").read_bytes() + padding)

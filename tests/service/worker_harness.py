@@ -2,15 +2,19 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from euterpe.control.refresher import Refresher
+from euterpe.control.store_plane import StorePlane
+from euterpe.domain.release_limits import ReleaseLimits
 from euterpe.domain.retry import Backoff
 from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
@@ -20,23 +24,25 @@ from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.settings import Settings
+from euterpe.storage.buckets import LEAST_EARLY
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import TransferRetry
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
-from euterpe.wiring.services import minimum_pace, storage_policy, worker_tools
-from euterpe.worker.attempt import Tools
-from euterpe.worker.blame import ReleasePolicy
+from euterpe.wiring.worker import minimum_pace, storage_policy, worker_tools
 from euterpe.worker.credentials import DEFAULT_TIMINGS, RefreshTimings
 from euterpe.worker.disk import DiskLedger
+from euterpe.worker.head_start import DEFAULT_TIMINGS as HEAD_START_TIMINGS
+from euterpe.worker.head_start import HeadStartTimings
 from euterpe.worker.kept_sources import KeptSources
+from euterpe.worker.tools import Tools
 from euterpe.worker.workdir import WorkDir, free_bytes_of
 from euterpe.worker.worker import Worker, WorkerTimings
 from tests.engines import Sqlite
 from tests.key_providers import checked_ring
 from tests.net.servers import Authority, Server
 from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
-from tests.service.process_table import at_home_in
+from tests.service.process_table import at_home_in, descendants
 from tests.storage.fake_stores import Answer, Call, Reply, forward_to
 
 TIMEOUT_S = 60.0
@@ -118,7 +124,33 @@ class WatchedSandbox(Sandbox):
     """The real sandbox. It passes the next ffmpeg that starts to `on_ffmpeg`."""
 
     on_ffmpeg: Callable[[Child], None] | None = None
+    on_child: Callable[[str, Child], None] | None = None
     _breaks_at, _breaks_left, _breaks_now = "", 0, False
+
+    def stop_next(self, step: str, then: Callable[[int], object]) -> None:
+        """Stop the next child of this task, or the next "ffmpeg", by SIGSTOP. Then call `then` with its pid.
+
+        The child of a small file may end before it can be stopped. Then call `then` all the same.
+        """
+
+        def stop(found: str, child: Child) -> None:
+            if found == step:
+                self.on_child = None
+                with suppress(ProcessLookupError, FileNotFoundError):
+                    _stop_once_bound_to_helper(child.pid)
+                then(child.pid)
+
+        self.on_child = stop
+
+    def children(self) -> list[int]:
+        """Return the processes of the helper that have not ended."""
+        return [] if self._helper is None else descendants(self._helper.pid)
+
+    def _start_child(self, order: dict[str, Any], *args: Any) -> Child:
+        child = super()._start_child(order, *args)
+        if self.on_child is not None:
+            self.on_child(order.get("task", "ffmpeg"), child)
+        return child
 
     def break_helper(self, phase: str, times: int = 1) -> None:
         """Kill the helper during the next `times` children of `phase`: "encode", "probe" or "inspect"."""
@@ -167,6 +199,33 @@ def _stop_once_bound_to_helper(pid: int) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
+class EncryptionGate:
+    """Call a function when this process begins to encrypt a segment. This step runs in no child.
+
+    The function is called in the thread of the attempt, which has just opened the unfinished file.
+    """
+
+    _instance: ClassVar["EncryptionGate | None"] = None
+
+    def __init__(self) -> None:
+        self._then: Callable[[], object] | None = None
+        sys.addaudithook(self._on_event)
+
+    @classmethod
+    def of_process(cls) -> "EncryptionGate":
+        """Return the only instance, because Python cannot remove an audit hook."""
+        cls._instance = cls._instance or cls()
+        return cls._instance
+
+    def call_next(self, then: Callable[[], object] | None) -> None:
+        self._then = then
+
+    def _on_event(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self._then is not None and event == "open" and arguments[0] == ".encrypted":
+            then, self._then = self._then, None
+            then()
+
+
 class ShiftedClock:
     """A monotonic clock that a test can advance."""
 
@@ -184,6 +243,7 @@ class WorkerHarness:
     def __init__(
         self,
         tools: Tools,
+        store: Store,
         worker: Worker,
         bucket: Path,
         endpoint: str,
@@ -191,7 +251,7 @@ class WorkerHarness:
         authority: Authority,
         clock: ShiftedClock,
     ) -> None:
-        self.tools, self.store, self.worker, self.clock = tools, tools.store, worker, clock
+        self.tools, self.store, self.worker, self.clock = tools, store, worker, clock
         self.bucket, self.endpoint, self.authority = bucket, endpoint, authority
         created = self.store.requesters.create("newsroom")
         self.requester_id, self.webhook_secret = created.requester_id, created.webhook_secret
@@ -258,7 +318,10 @@ def run_worker(
     disk: FakeDisk | None = None,
     *,
     refresh_timings: RefreshTimings = DEFAULT_TIMINGS,
+    refresh_deadline_s: float = 10.0,
+    head_start_timings: HeadStartTimings = HEAD_START_TIMINGS,
     pool: Executor | None = None,
+    least_early_bytes: int = LEAST_EARLY,
     **overrides: Any,
 ) -> Iterator[WorkerHarness]:
     """Run a worker with these settings, and drain it at the end."""
@@ -275,10 +338,27 @@ def run_worker(
     with ExitStack() as open_parts:
         enter = open_parts.enter_context
         url = enter(Sqlite(folder).fresh())
-        store = enter(Store(url, checked_ring(), backoff=Backoff(20, 100, 20), sweep_every_ms=0))
+        store = enter(
+            Store(
+                url,
+                checked_ring(),
+                backoff=Backoff(20, 100, 20),
+                release_limits=ReleaseLimits(
+                    first_pause_ms=20, longest_pause_ms=100, least_bounded=2, elsewhere_ms=0
+                ),
+                sweep_every_ms=0,
+            )
+        )
         egress = enter(Egress(EgressPolicy(LOOPBACK), ssl_context=authority.client_context()))
         settings = Settings(**values)
-        tools = worker_tools(settings, store, egress)
+        refresher = Refresher(
+            store,
+            egress,
+            max_refreshes=settings.refresh_max_attempts,
+            call_deadline_s=refresh_deadline_s,
+        )
+        plane = StorePlane(store, refresher, "w1")
+        tools = worker_tools(settings, plane, egress)
         workdir = WorkDir(values["work_dir"], free_bytes=disk or free_bytes_of)
         kept = KeptSources(workdir)
         # The parts are small, so that the small outputs of the tests are also uploaded in parts.
@@ -287,6 +367,7 @@ def run_worker(
             egress,
             pace=minimum_pace(settings),
             part_bytes=SMALL_PART,
+            least_early_bytes=least_early_bytes,
             retry=TransferRetry(first_pause_s=0.001),
         )
         tools = replace(
@@ -301,14 +382,13 @@ def run_worker(
                 kept=kept,
             ),
             kept=kept,
-            release_policy=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
             refresh_timings=refresh_timings,
+            head_start_timings=head_start_timings,
         )
         # The poll is short, because a retry is due within milliseconds and only the poll finds it.
         clock = ShiftedClock()
         worker = Worker(
             tools,
-            "w1",
             slots=values["worker_slots"],
             timings=WorkerTimings(poll_s=0.03),
             pool=pool,
@@ -316,4 +396,4 @@ def run_worker(
         )
         worker.start()
         open_parts.callback(worker.stop, drain_s=TIMEOUT_S)
-        yield WorkerHarness(tools, worker, bucket, endpoint, authority=authority, clock=clock)
+        yield WorkerHarness(tools, store, worker, bucket, endpoint, authority=authority, clock=clock)

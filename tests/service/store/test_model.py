@@ -36,7 +36,7 @@ ERRORS = {kind: JobError(ErrorCode.ENCODE_FAILED, "message", "phase", kind) for 
 
 @dataclass
 class Held:
-    """A claim, and the status that the job has from the view of its worker."""
+    """A claim, and the status of the job as its worker knows it."""
 
     job: ClaimedJob
     status: JobStatus = JobStatus.CLAIMED
@@ -178,7 +178,7 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule()
     def everybody_advances(self) -> None:
-        """Advance all jobs, also by workers whose claims became stale long ago."""
+        """Advance all jobs, including jobs of workers whose claims became stale long ago."""
         for held in self.held:
             self._advance(held)
 

@@ -7,15 +7,20 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.leased_job import ProgressFigures
 from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
+from euterpe.store.queue.attempt_answers import AttemptEnd, AttemptKey, Completion
+from euterpe.store.queue.attempt_reports import ReportedHeartbeat, ReportedStatus
+from euterpe.store.queue.claims import ClaimRequest
 from euterpe.store.queue.origins import OriginChange, OriginState
 from euterpe.store.queue.outbox import Delivery
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
+from tests.store.attempts import completion, failure, key_of, release
 from tests.store.jobs import enqueue, new_job
 
 # The index that each hot statement must use.
@@ -32,6 +37,7 @@ HOT = {
     "outbox sweep": "outbox_leased",
     "outbox release": "outbox_waiting",
     "recovered receivers": "origins_recovered",
+    "repeated claim": "attempts_claim_id",
 }
 
 
@@ -70,7 +76,7 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
         if not many and not text.startswith(("BEGIN", "SET", "PRAGMA")):
             seen.setdefault(text, (text, parameters))
 
-    with store.database.transaction() as connection:  # makes room for some capped jobs
+    with store.database.transaction() as connection:  # a higher cap makes room for some capped jobs
         connection.exec_driver_sql("UPDATE requesters SET max_running = 5 WHERE max_running = 1")
     engine = store.database.engines.write
     sa.event.listen(engine, "before_cursor_execute", note)
@@ -80,6 +86,7 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
     store.inbox.heartbeat(jobs)
     store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
     store.inbox.fail(jobs[6], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
+    report_attempts(store)
     store.inbox.sweep()
     events = store.outbox.claim("d1", 5)
     store.outbox.heartbeat(events)
@@ -93,6 +100,28 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
     store.outbox.claim("d1", 5, skipped=["r0", "r2"])
     sa.event.remove(engine, "before_cursor_execute", note)
     return seen
+
+
+def report_attempts(store: Store) -> None:
+    """Send the statements of remote workers."""
+    requests = [ClaimRequest(f"remote {n}", 2, claim_id=f"c{n}") for n in range(3)]
+    for _ in range(2):
+        jobs = [job for found in store.inbox.claim_for(requests) for job in found]
+    assert len(jobs) == 6
+    store.attempt_reports.heartbeat(
+        [ReportedHeartbeat(key=key_of(job), progress=ProgressFigures(5.0), timings={}) for job in jobs]
+    )
+    missing = AttemptKey("no such job", "no such attempt", 1)
+    statuses = [ReportedStatus(key=key_of(job), status=JobStatus.PROCESSING) for job in jobs[:2]]
+    store.attempt_reports.advance([*statuses, ReportedStatus(key=missing, status=JobStatus.FETCHING)])
+    limited = JobError(ErrorCode.SANDBOX_FAILED, "it broke", "processing")
+    kinds: list[AttemptEnd] = [
+        completion(jobs[0]),
+        failure(jobs[1]),
+        release(jobs[2]),
+        release(jobs[3], reason=limited),
+    ]
+    store.attempt_ends.end([*kinds, Completion(key=missing, outputs=[])])
 
 
 def plan(database: Database, text: str, parameters: Any) -> str:
@@ -111,7 +140,10 @@ def test_no_hot_statement_scans_a_table(busy: Store) -> None:
 
 
 def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Store) -> None:
-    """After an ANALYZE that saw an empty lane, SQLite once ignored the lane's index and read all jobs."""
+    """In an earlier version, SQLite read all jobs after an ANALYZE that saw an empty lane.
+
+    It ignored the index of the lane.
+    """
     enqueue(store, 400)
     for job in store.inbox.claim("w1", 300):
         store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
@@ -167,7 +199,7 @@ def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableC
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
-    """Two batches do not deadlock only if the batch is the outer side of a nested loop."""
+    """To exclude deadlocks between two batches, the batch must be the outer side of a nested loop."""
     writes = [
         call
         for text, call in statements_of(busy).items()

@@ -186,7 +186,7 @@ def _deliver(
 def advance_every_step(
     parent: ParentChannel, jobs: Sequence[ClaimedJob]
 ) -> list[tuple[JobStatus, frozenset[str]]]:
-    """Make every transition with claims that other processes also use. Return the jobs that each moved."""
+    """Make every transition with claims that other processes also use. Return the changed jobs of each."""
     return [
         (target, parent.store.inbox.advance([Transition.advance(job, source, target) for job in jobs]))
         for source, target in pairwise(PATH)

@@ -21,7 +21,7 @@ AFTER = "right after the commit"
 def kill_during(
     parent: ParentChannel, kill_point: str, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> None:
-    """Call the store until a call has rows to write. SIGKILL ends this process at the kill point of it."""
+    """Call the store until a call has rows to write. At the kill point of that call, SIGKILL this process."""
     _at(kill_point, parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
         child_tasks.call_store(parent, method, arguments, options)

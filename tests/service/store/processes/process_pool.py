@@ -1,4 +1,4 @@
-"""Child processes of a test, which it can start, send tasks, receive messages from, freeze and kill."""
+"""Child processes that a test can start, freeze and kill, and with which it exchanges messages."""
 
 import contextlib
 import os

@@ -13,7 +13,7 @@ def serve_with_skew(name: str, url: str, pipe: Connection, options: dict[str, An
 
 
 def skew_clock(skew_s: int) -> None:
-    """Patch every wall clock of Python. `monotonic` is no wall clock and stays unchanged."""
+    """Patch every wall clock of Python. `monotonic` is not a wall clock, and stays unchanged."""
     true_time, true_time_ns = time.time, time.time_ns
 
     class Datetime(datetime.datetime):

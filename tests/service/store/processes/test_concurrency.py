@@ -25,7 +25,7 @@ from tests.store.jobs import PATH, enqueue, new_job
 
 QUEUES = ("films", "trailers")
 GROUPS = {f"group {n} 🎬": 1 + n % 3 for n in range(12)}
-OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both enqueue by the same keys
+OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both enqueue with the same keys
 
 
 def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: ProcessPool, store: Store) -> None:
@@ -72,7 +72,7 @@ def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool
 def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """The end of the old job may not see the new job, while the new job's enqueue sees the old job run."""
+    """The end of the old job may miss the new job, while the enqueue of the new job sees the old job run."""
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
         job_pairs = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
@@ -115,7 +115,7 @@ def _jobs(producer: str) -> list[NewJob]:
         new_job(queue=QUEUES[n % 2], max_attempts=50, key=Key(f"key {n}", "the same request"))
         for n in range(SHARED)
     ]
-    for job in keyed:  # each producer enqueues them at different places
+    for job in keyed:  # each producer enqueues them at other places in its list
         jobs.insert(rng.randrange(len(jobs)), job)
     return jobs
 

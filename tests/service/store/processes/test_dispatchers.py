@@ -1,4 +1,4 @@
-"""Many dispatchers on one outbox: the ownership protocol of the inbox, over events."""
+"""Many dispatchers on one outbox: events have the same ownership protocol as jobs."""
 
 from collections import defaultdict
 from itertools import pairwise
