@@ -2,7 +2,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,12 @@ from euterpe.worker.remote.server_errors import (
 )
 from euterpe.worker.remote.server_settings import ServerSettings
 from tests.client.scripted_server import Answer, Disconnect, Server, problem
-from tests.net.servers import Authority
+from tests.net.servers import Authority, answering
+from tests.net.servers import Server as NetServer
 from tests.worker.remote.answers import OK, Late
 
 CALL = worker_calls.release_claim("w-1", "c-1")
+ANSWER = b'HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{"ok": true}'
 
 
 def test_a_call_carries_key_and_protocol(connection: ServerConnection, server: Server, api_key: str) -> None:
@@ -174,37 +176,19 @@ def test_close_aborts_a_running_call(connection: ServerConnection, server: Serve
 # -- idle connections
 
 
-class IdleCloser:
-    """A server that keeps a connection open after its first answer, and closes it at the next request."""
-
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.connections = 0
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        for _ in range(2):
-            connection, _ = self._listener.accept()
-            self.connections += 1
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{"ok": true}')
-                connection.recv(65536)
-
-    def close(self) -> None:
-        self._thread.join(10)
-        self._listener.close()
+def close_at_second_request(server: NetServer, sock: socket.socket) -> None:
+    """Answer one request, keep the connection open, and close it when the next request has arrived."""
+    server.read_request(sock)
+    sock.sendall(ANSWER)
+    server.read_request(sock)
 
 
 def test_a_connection_that_the_server_closed_is_replaced(api_key: str) -> None:
-    server = IdleCloser()
-    connection = ServerConnection(ServerSettings(server.url, api_key), connections=1)
-    assert [connection.send(CALL).status for _ in range(2)] == [200, 200]
-    connection.close()
-    server.close()
-    assert server.connections == 2
+    with NetServer(close_at_second_request) as server:
+        connection = ServerConnection(ServerSettings(f"http://{server.pair}", api_key), connections=1)
+        assert [connection.send(CALL).status for _ in range(2)] == [200, 200]
+        connection.close()
+        assert server.accepted == 2
 
 
 # -- TLS
@@ -224,7 +208,7 @@ def ca_file(authority: Authority, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tls_server(authority: Authority, ca_file: Path) -> Iterator[Callable[[bool], str]]:
-    """Return a function that starts a TLS server for one call, and returns its URL."""
+    """Return a function that starts a TLS server, and returns its URL."""
     with ExitStack() as started:
 
         def start(needs_client_cert: bool) -> str:
@@ -232,21 +216,10 @@ def tls_server(authority: Authority, ca_file: Path) -> Iterator[Callable[[bool],
             if needs_client_cert:
                 context.verify_mode = ssl.CERT_REQUIRED
                 context.load_verify_locations(ca_file)
-            listener = started.enter_context(socket.create_server(("127.0.0.1", 0)))
-            thread = threading.Thread(target=answer_once, args=(listener, context))
-            thread.start()
-            started.callback(thread.join, 10)
-            return f"https://localhost:{listener.getsockname()[1]}"
+            server = started.enter_context(NetServer(answering(ANSWER), context))
+            return f"https://localhost:{server.port}"
 
         yield start
-
-
-def answer_once(listener: socket.socket, context: ssl.SSLContext) -> None:
-    connection, _ = listener.accept()
-    with suppress(OSError), context.wrap_socket(connection, server_side=True) as secure:
-        secure.recv(65536)
-        secure.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{"ok": true}')
-    connection.close()
 
 
 def answer_status(settings: ServerSettings) -> int:
