@@ -1,4 +1,4 @@
-"""The error codes of calls to a requester (webhooks, refresh calls) and of the receivers that verify them.
+"""The error codes of calls to a requester (webhooks, refresh calls), and of receivers that verify a call.
 
 `docs/errors.md` is generated from these tables (ci/error_tables.py). The codes are public, so a member may be
 added but never renamed.
@@ -94,7 +94,7 @@ class DeliveryCode(DescribedCode):
 
 
 class ReceiverCode(DescribedCode):
-    """The reason why a receiver must not act on a call.
+    """The reason why a receiver must reject a call.
 
     The receiver answers 503 if the code is `retryable`, else 401.
     """

@@ -1,6 +1,6 @@
 """Split a spec into a public part and a secret part to seal, and compute the hash of the request.
 
-The secret part has the credentials and the queries of signed URLs (of the source, the watermarks and the
+The secret part contains the credentials and the queries of signed URLs (of the source, the watermarks and the
 outputs), because such a query contains the signature. The secret part only gives access to storage, so the
 hash does not cover it. The hash covers the public part, including the queries of callback URLs. The queries
 of callback URLs are sealed separately (`store/secrets/callbacks.py`), because they are kept longer than the
@@ -92,7 +92,7 @@ def with_callback_queries(public: Mapping[str, Any], queries: bytes | None) -> d
 
 
 def with_query(url: str, queries: bytes, name: CallbackField) -> str:
-    """Return `url` with the query that `queries` has for the field `name`."""
+    """Return `url` with the query that `queries` contains for the field `name`."""
     query = json.loads(queries).get(name)
     return url if query is None else without_query(url) + str(query)
 
@@ -124,9 +124,9 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON with its defaults, and the secret part (None if there are no secrets).
 
     The public part has the outputs of a profile beside its name, so that a worker does not need the profile's
-    file. During a rolling upgrade, a worker of the previous release may read it. So leave out newer fields
-    that have their defaults, and the outputs of profiles that the previous release knows: it would refuse
-    both.
+    file. During a rolling upgrade, a worker of the previous release may read the public part. That worker
+    would refuse newer fields, and outputs beside a profile that it knows. So leave out newer fields with
+    default values, and the outputs of those profiles.
 
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.
@@ -146,7 +146,10 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
 
 
 def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = None) -> JobSpec:
-    """Return the complete spec, without the keys. This reverses `split_secrets` and `callback_queries`."""
+    """Return the complete spec, without the keys.
+
+    This function reverses `split_secrets` and `callback_queries`.
+    """
     public = with_callback_queries(public, callbacks)
     sealed = json.loads(secret) if secret else {}
     source, output = dict(public["source"]), dict(public["output"])
@@ -211,7 +214,10 @@ def _stored_outputs(spec: JobSpec) -> list[Json] | None:
 
 
 def _without_newer(whole: Any, given: Any) -> Any:
-    """Return the settings without newer fields that have their defaults. `given` has no such fields."""
+    """Return the settings without newer fields whose values are the defaults.
+
+    `given` is the same settings without default values.
+    """
     if isinstance(whole, list) and isinstance(given, list):
         return [_without_newer(*pair) for pair in zip(whole, given, strict=True)]
     if not isinstance(whole, dict):

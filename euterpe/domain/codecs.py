@@ -49,12 +49,13 @@ class Codec:
     kbit/s. The default bit rate of a video is the usual peak of 1080 lines at 30 pictures per second. The
     default bit rate of sound is for two channels. Lossless sound has no quality and no bit rate.
 
-    In the options, names in braces are replaced by numbers. `constant` is for a quality alone, `capped` for a
-    quality with a highest bit rate, `average` for a bit rate alone, and `passes` for one of two passes.
+    In the options, names in braces are placeholders. `constant` has the options for a quality alone, `capped`
+    for a quality and a maximum bit rate, and `average` for a bit rate alone. `passes` is added in each pass
+    of a two-pass encode.
 
-    `rated` is added to the options of an encode with a bit rate. If an encoder works on several pictures at
-    once, its rate control sees sizes that depend on timing: 4 runs of x264, x265 and SVT-AV1 made 3, 4 and
-    4 different files. With the options `rated`, 4 runs of each encoder made the same file.
+    The options in `rated` are added if an encode has a bit rate. If an encoder works on several pictures at
+    once, its rate control depends on the timing of its threads: 4 runs of x264, x265 and SVT-AV1 made 3, 4
+    and 4 different files. With the options in `rated`, 4 runs of each encoder made the same file.
     """
 
     name: str
@@ -95,9 +96,9 @@ class Codec:
         """Return the ffmpeg arguments that select the encoder and its options.
 
         A `quality` with a `bit_rate` (in kbit/s) means a constant quality below this rate. A `bit_rate` alone
-        is the average rate, which is most accurate with two passes. The first pass writes files for the
-        second pass, whose names begin with `statistics`. Without `quality` and `bit_rate`, use the default
-        quality, or the default bit rate of sound.
+        is the average rate, which is most accurate with two passes. The first pass writes files whose names
+        begin with `statistics`, and the second pass reads these files. Without `quality` and `bit_rate`, use
+        the default quality, or the default bit rate of sound.
         """
         if bit_rate is None and self.quality is not None:
             quality = self.quality.default if quality is None else quality
@@ -130,8 +131,8 @@ class Codec:
         """Return the default bit rate of sound in kbit/s, or None if the codec is lossless."""
         if self.bit_rate is None:
             return None
-        # One channel gets the bit rate of two channels. Half of it would not be enough, because two channels
-        # share most of their sound.
+        # One channel gets the bit rate of two channels. Half of that rate would be too low, because two
+        # channels share most of their sound.
         return min(self.bit_rate.most, self.bit_rate.default * max(channels, 2) // 2)
 
 
@@ -167,10 +168,10 @@ _TABLE = (
         ("mp4", "mov"),
         "libx265",
         # The number of frame threads is fixed, because it changes the output bytes, and its default depends
-        # on the number of cores. With a limit on the rate and without const-vbv, the bytes also depend on
-        # how far the other threads are: of 24 encodes of a 720p film, 23 differed. With open GOPs, a player
-        # that began at a segment could not decode 4 of its 50 pictures. Apple's players accept HEVC only
-        # with the tag hvc1.
+        # on the number of cores. With a limit on the rate and without const-vbv, the bytes also depend on the
+        # progress of the other threads: of 24 encodes of a 720p film, 23 differed. With open GOPs, a player
+        # that began at a segment could not decode 4 of its 50 pictures. Apple's players accept HEVC only with
+        # the tag hvc1.
         "-preset veryfast -tag:v hvc1 "
         "-x265-params log-level=error:pools={threads}:frame-threads=2:open-gop=0{rated}{more}{passes}",
         constant="-crf {quality}",
@@ -213,7 +214,7 @@ _TABLE = (
         probes=_PROBES_OF_63,
         bit_rate=Range(*_VIDEO_KBPS, 3_000),
         keeps_hdr=True,
-        least_side=64,  # SVT-AV1 encodes no smaller picture
+        least_side=64,  # SVT-AV1 cannot encode smaller pictures
     ),
     Codec(
         "aac",
@@ -234,7 +235,7 @@ _TABLE = (
         "libopus",
         average="-b:a {rate}k",
         bit_rate=Range(6, 510, 96),
-        sample_rates=(48_000,),  # every player decodes it at this rate
+        sample_rates=(48_000,),  # every player decodes Opus at this rate
         most_channels=8,
     ),
     Codec(
@@ -309,7 +310,8 @@ IMAGE_CODECS: Mapping[ImageFormat, Codec] = MappingProxyType(
 PREVIEW_CODECS: Mapping[PreviewFormat, Codec] = MappingProxyType(
     {"webp": CODECS["webp_anim"], "gif": CODECS["gif"]}
 )
-# The container of each type of output with sound or film. For pictures, the format decides the container.
+# The container of each type of output that contains sound or film. The container of a picture depends on its
+# format.
 CONTAINERS: Mapping[OutputType, Container] = MappingProxyType(
     {
         "hls": "mp4",
@@ -327,5 +329,5 @@ CONTAINERS: Mapping[OutputType, Container] = MappingProxyType(
 
 
 def codecs_for(kind: CodecKind, *outputs: OutputType) -> tuple[Codec, ...]:
-    """Return the codecs of this kind that are allowed in all of these types of output, the default first."""
+    """Return the codecs of this kind that all of these types of output allow. The default codec is first."""
     return tuple(codec for codec in _TABLE if codec.kind == kind and set(outputs) <= set(codec.outputs))

@@ -19,7 +19,7 @@ def _check_secret(secret: SecretStr) -> SecretStr:
 
 
 def _check_service_account(secret: SecretStr) -> SecretStr:
-    """Return the key file with only the fields for signing, because other fields may name hosts to call."""
+    """Return the key file with only the fields for signing, because other fields may contain URLs to call."""
     text = secret.get_secret_value()
     try:
         given = json.loads(text) if len(text) <= 16_384 else None
@@ -134,7 +134,8 @@ Credentials = Annotated[
 def credentials_mismatch(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
     """Return why `credentials` do not fit a job with these schemes (`{"source": "s3", "output": "file"}`).
 
-    Return None if they fit. A side whose URL is invalid is missing from `schemes` and is not checked.
+    Return None if the credentials fit. A side whose URL is invalid is missing from `schemes` and is not
+    checked.
     """
     if isinstance(credentials, CredentialPair):
         used: dict[Side, StorageCredentials | None] = {

@@ -1,8 +1,8 @@
-"""The documents that users see. Each document is defined once, field by field.
+"""The classes of the documents that users see. Each document is defined once, field by field.
 
 The JSON schemas of the API (`json_schema.py`), the classes of the SDK (`euterpe/client/documents.py`) and the
-tables of the docs are derived from these classes. They are plain dataclasses, because the SDK has no
-pydantic.
+tables of the docs are derived from these classes. The classes are plain dataclasses, because the SDK does not
+depend on pydantic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,9 @@ _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 class About:
     """The description of a field, an example of its value, and further keywords of its JSON schema.
 
-    If the field has an object or a list of objects, `inner` is the document class of these objects. The value
-    of the field stays a mapping, so that readers also get members that `inner` does not describe.
+    If the value of the field is an object or a list of objects, `inner` is the document class of these
+    objects. Readers get each object as a mapping, so that it may contain members that `inner` does not
+    describe.
     """
 
     text: str
@@ -137,7 +138,7 @@ class RenditionDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarningDocument:
-    """Something of the source or of the request that an output lacks."""
+    """A warning: a part of the source or of the request that an output lacks."""
 
     code: Annotated[str, about("a stable code, which docs/media.md lists", "audio_track_dropped")]
     output: Annotated[str | None, about("the name of the output, or null for the whole job", "mp4")]
@@ -310,7 +311,7 @@ class PlannedOutputDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
-    """What a job would make of its source, without making it."""
+    """The plan of a job: the outputs that the job would make of its source."""
 
     plan_hash: Annotated[
         str,

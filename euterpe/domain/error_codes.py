@@ -1,8 +1,8 @@
 """The error codes of jobs. Each code has a retry class, the party at fault, its phases and advice.
 
-This table is the only list of these codes. `docs/errors.md` is generated from it (ci/error_tables.py), and
-the code of every job error is a member of this enum. The codes are public, so a member may be added but never
-renamed.
+This table is the only list of these codes. `docs/errors.md` is generated from this table
+(ci/error_tables.py), and the code of every job error is a member of this enum. The codes are public, so a
+member may be added but never renamed.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from enum import Enum, StrEnum, auto
 
 
 class RetryClass(StrEnum):
-    TRANSIENT = "transient"  # try again after a backoff
-    THROTTLED = "throttled"  # try again after a longer backoff
-    CREDENTIALS = "credentials"  # refresh the credentials first (contract §7)
-    PERMANENT = "permanent"  # the job stays in `failed`, and a person may retry it
-    UNRECOVERABLE = "unrecoverable"  # no retry can help, so the job is a dead letter at once
+    TRANSIENT = "transient"  # Try again after a backoff.
+    THROTTLED = "throttled"  # Try again after a longer backoff.
+    CREDENTIALS = "credentials"  # Refresh the credentials, then try again (contract §7).
+    PERMANENT = "permanent"  # The job stays in `failed`, and a person may retry it.
+    UNRECOVERABLE = "unrecoverable"  # No retry can help, so the job is a dead letter at once.
 
 
 class Fault(StrEnum):
@@ -33,15 +33,16 @@ class Release(Enum):
     NEVER = auto()  # every attempt is charged
     LIMITED = auto()  # only five such attempts of a job are released, because the job could cause the error
     BY_CAUSE = auto()  # released, except when this job or the disk of a `file://` output is the cause
-    ALWAYS = auto()  # never charged, because the job waits for something that comes back
-    # Released for another worker, because this one lacks something. `ReleaseLimits` ends a job that no worker
-    # can run: soon, if only settings differ, and later, if the operator must first update the workers.
+    ALWAYS = auto()  # never charged, because the job waits for disk space or for the key provider
+    # Released for another worker, because this worker lacks something that the job needs. `ReleaseLimits`
+    # ends a job that no worker can run. The time limit is longer for ROLLOUT, because the operator may have
+    # to update the workers first.
     ELSEWHERE = auto()
     ROLLOUT = auto()
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether a job is released for another worker, and fails for good after a bound."""
+        """Return whether a job is released for another worker, but fails permanently after a limit."""
         return self in (Release.ELSEWHERE, Release.ROLLOUT)
 
 
@@ -69,11 +70,11 @@ _WORKER = Fault.WORKER
 class ErrorCode(StrEnum):
     """A code in the `error` of a job.
 
-    `retry` is the usual retry class. A few errors need another class, which is set where the error is raised.
-    `phases` is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency may
-    depend on the version of ffmpeg. Analytics compares versions of ffmpeg by these codes. `final` is the code
-    of a job that was released with this code until its bound. `summary`, `advice` and `retry_note` are
-    Markdown for docs/errors.md.
+    `retry` is the usual retry class. The code that raises an error may set another retry class for this
+    error. `phases` is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose
+    frequency may depend on the version of ffmpeg. Analytics compares versions of ffmpeg by these codes.
+    `final` replaces this code when a job has reached its limit of releases. `summary`, `advice` and
+    `retry_note` are Markdown for docs/errors.md.
     """
 
     fault: Fault

@@ -49,8 +49,9 @@ def event_body(
 ) -> str:
     """Return the exact body of the webhook. The body is stored, and every retry sends the same bytes.
 
-    The last five arguments are already JSON: encoding the constant data of a job again for each event would
-    be half of the work of a transition. `more` has further members, with a comma before each.
+    The last five arguments are JSON texts, because encoding the constant data of a job again for each event
+    would be half of the work of a transition. `more` contains further members of the JSON object, each with a
+    comma before it.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None
     error = error if status in _SHOWS_ERROR else None

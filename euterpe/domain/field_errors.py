@@ -1,6 +1,6 @@
 """Translate pydantic errors for requesters.
 
-Each error has a location and says what is allowed there. It never quotes a value of the input.
+Each error has a location and says what is allowed there. An error never quotes a value of the input.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,10 @@ def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ..
 
 
 def first_errors(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
-    """Return the first `MAX_ERRORS` errors. If there are more, add one error that says so."""
+    """Return the first `MAX_ERRORS` errors.
+
+    If there are more errors, add a last error that says so.
+    """
     first = tuple(islice(errors, MAX_ERRORS + 1))
     return first if len(first) <= MAX_ERRORS else (*first[:-1], FieldError((), "has more errors than these"))
 
@@ -81,7 +84,7 @@ def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
 def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
     """Return the path for a response.
 
-    Known names are unchanged. Of other names, only a short printable prefix is shown.
+    Known names are unchanged. Any other name is shortened to a printable prefix.
     """
     known = _known_names()
     shown: list[str | int] = []
@@ -95,7 +98,7 @@ def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
 def _shortened(step: str | int, parent: str | int | None) -> str | int:
     if parent in _MAPS_OF_FILES and isinstance(step, str):
         # Show a longer prefix of a file name, because a job may have a hundred files, and the reader must see
-        # which one is meant.
+        # which file is meant.
         return display_text(step.partition("?")[0])
     return display_text(step, _UNKNOWN_NAME_LENGTH)
 

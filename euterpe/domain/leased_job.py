@@ -1,4 +1,4 @@
-"""The values between a worker and its control plane: leased jobs, heartbeats, progress, ends, credentials.
+"""The values that a worker and its control plane exchange: jobs, heartbeats, progress, ends, credentials.
 
 These values are the same for a local worker, whose control plane is the store, and for a remote worker, whose
 control plane answers over HTTP.
@@ -15,9 +15,10 @@ RefreshReason = Literal["forbidden", "expiring"]
 
 
 class Unavailable(EuterpeError):
-    """The control plane cannot answer now, and the same call may succeed later.
+    """The control plane cannot answer now, but the same call may succeed later.
 
-    The call may have been carried out, if only its answer was lost. Every call may therefore be repeated.
+    If only the answer was lost, the control plane has already executed the call. A caller may repeat every
+    call.
     """
 
     code = "unavailable"
@@ -43,7 +44,7 @@ class LeasedJob:
     max_attempts: int
     queue: str
     spec: Mapping[str, Any]
-    # The control plane finds the claim by this value. Only the control plane that made the job reads it.
+    # The control plane finds the claim by this value. Only the control plane that leased the job reads it.
     handle: object = field(repr=False, compare=False)
 
 
@@ -64,31 +65,31 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class HeartbeatAnswer:
-    """The ids of the jobs that are still held, and of the held jobs whose cancel was requested."""
+    """The ids of the jobs that the worker still holds, and the ids of the held jobs with a cancel request."""
 
     held: frozenset[str]
     cancel_requested: frozenset[str]
 
 
 class End(StrEnum):
-    """The outcome of an attempt, as it is stored, or `STALE`."""
+    """The end of an attempt: its stored outcome, or `STALE`."""
 
     SUCCEEDED = "succeeded"
-    REQUEUED = "requeued"  # the job is queued again, after a charged attempt
-    RELEASED = "released"  # the job is queued again, without a charge
-    FAILED = "failed"  # the job failed, or became a dead letter
+    REQUEUED = "requeued"  # The job is queued again, after a charged attempt.
+    RELEASED = "released"  # The job is queued again, without a charge.
+    FAILED = "failed"  # The job failed, or became a dead letter.
     CANCELED = "canceled"
-    STALE = "stale"  # nothing was written, because the claim is over
+    STALE = "stale"  # Nothing was written, because the claim is over.
 
     @classmethod
     def of(cls, outcome: str | None) -> "End":
-        """Return the end for a stored outcome. An expired lease and an unknown outcome are stale."""
+        """Return the end for a stored outcome. Return `STALE` for an expired lease or an unknown outcome."""
         return next((end for end in cls if end.value == outcome), cls.STALE)
 
 
 @dataclass(frozen=True)
 class JobSecrets:
-    """The secrets that a worker needs for a job. The worker keeps them in memory only.
+    """The secrets that a worker needs for a job. The worker stores these secrets in memory only.
 
     `storage` is the secret part of the spec (`canonical.split_secrets`), or None. `hls_keys` has the key of
     each encrypted HLS output, by the name of the output.
@@ -102,7 +103,7 @@ class JobSecrets:
 class RefreshResult(StrEnum):
     """The result of a call for newer credentials."""
 
-    ADVANCED = "advanced"  # newer credentials are stored
-    PROMISED = "promised"  # the requester will send them
-    FAILED = "failed"  # the requester gave none; a later call may succeed
-    REFUSED = "refused"  # the job has no refresh_url, or its refresh budget is spent
+    ADVANCED = "advanced"  # Newer credentials are stored.
+    PROMISED = "promised"  # The requester will send newer credentials.
+    FAILED = "failed"  # The requester sent no credentials. A later call may succeed.
+    REFUSED = "refused"  # The job has no refresh_url, or its refresh budget is spent.

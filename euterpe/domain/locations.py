@@ -1,7 +1,7 @@
 """Validation of the URLs that a job may read, write and call, before any URL is opened.
 
 Percent escapes in a path are decoded once, and the decoded path must obey the same rules. IP addresses are
-not checked here. The egress policy checks them when the connection is made.
+not checked here. The egress policy checks each address when the connection is made.
 """
 
 import re
@@ -30,7 +30,7 @@ class _Url(NamedTuple):
 
 
 def split_query(url: str) -> tuple[str, str]:
-    """Return the URL without its query, and the query with its question mark. Joined, the two give `url`."""
+    """Return the URL without its query, and the query with its question mark."""
     path, mark, query = url.partition("?")
     return path, mark + query
 

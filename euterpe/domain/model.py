@@ -95,8 +95,8 @@ LIST, OBJECT, NULL = Tag("<list>"), Tag("<object>"), Tag("<null>")
 def by_form(says: str, *words: str) -> Discriminator:
     """Return a discriminator of a union whose parts have different JSON forms.
 
-    A part has the tag `LIST`, `OBJECT` or `NULL`, or is one of `words`, which is its own tag. `says` has all
-    of them for the error message.
+    A part of the union has the tag `LIST`, `OBJECT` or `NULL`. A part that is one of the strings in `words`
+    has this string as its tag. `says` lists all parts for the error message.
     """
 
     def form_of(value: object) -> str:
@@ -140,8 +140,8 @@ def exactly_one_schema(one: str, other: str) -> dict[str, Any]:
     """Return the rule of `exactly_one_with` as JSON Schema. A field that is null counts as left out.
 
     The rule uses `if` and not `oneOf`: client generators ignore `if`, but would turn `oneOf` into a union of
-    two types. `additionalProperties` is for Redocly: without it, Redocly's check of the examples allows in
-    each part of the rule only the properties that this part names.
+    two types. Without `additionalProperties`, Redocly's check of the examples would allow only one property
+    in each part of the rule.
     """
 
     def field(name: str, schema: dict[str, Any]) -> dict[str, Any]:

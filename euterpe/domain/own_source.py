@@ -1,4 +1,4 @@
-"""Checks for outputs that would overwrite the source of their own job, or one of its watermarks."""
+"""Checks for outputs that would overwrite the source of their job, or a watermark of their job."""
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote, urlsplit
@@ -24,8 +24,8 @@ def replaces_its_source(spec: JobSpec) -> bool:
 
 
 def find_overwritten_source(spec: JobSpec, names: Iterable[str]) -> str | None:
-    """Return the first of `names` whose file would overwrite the source or a watermark, or None."""
-    # A watermark in another type of store than the source is read without the credentials of the source.
+    """Return the first name whose file would overwrite the source or a watermark, or None."""
+    # A watermark is read without the source's credentials if it is in another type of store than the source.
     is_one_store, sources = _is_one_store(spec.credentials), (spec.source.url, *watermark_urls(spec).values())
     read = {_place(url) for url in sources if is_one_store or scheme_of(url) != spec.source.scheme}
     for name in names:

@@ -8,7 +8,8 @@ from euterpe.domain.retry import Backoff, JobError
 # A job could cause errors with these codes itself, in every attempt, for example by crashing the fork server
 # or by killing a child.
 LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.LIMITED)
-# A job that is released with these codes waits for a worker that has what this one lacks.
+# A job that is released with these codes waits for another worker, because this worker lacks something that
+# the job needs.
 BOUNDED_CODES = frozenset(code for code in ErrorCode if code.release.is_bounded)
 
 
@@ -19,12 +20,12 @@ class ReleaseLimits:
     # The first pause is short, because another worker may have the key (during a rollout) or the disk space
     # that this worker lacks.
     first_pause_ms: int = 5_000
-    # A key may be lost for ever. A job that needs a lost key is released again and again. The pauses between
-    # these attempts grow up to this value.
+    # A job that needs a lost key is released again and again. The pauses between its attempts grow up to this
+    # value.
     longest_pause_ms: int = 300_000
-    # A job with one of `BOUNDED_CODES` fails for good when it has had this many releases and this time has
-    # passed. The number alone could end a job while most workers lack what it needs. The time alone could end
-    # a job that waited in a long queue after its first release.
+    # A job with one of `BOUNDED_CODES` fails permanently after this many releases, if this time has passed
+    # too. With the number alone, a job could fail while only most of the workers lack what it needs. With the
+    # time alone, a job could fail that waited in a long queue after its first release.
     least_bounded: int = 20
     elsewhere_ms: int = 3_600_000
     # Updates of all workers may take a weekend.
@@ -33,11 +34,11 @@ class ReleaseLimits:
     def is_charged(self, code: ErrorCode, releases: int, waited_ms: int = 0) -> bool:
         """Return whether the attempt is charged.
 
-        For a limited code, `releases` counts the job's releases with any of these codes. All attempts of the
-        job count: when only those after the last charged attempt counted, a job with a budget of three
-        attempts ran eighteen times. For a bounded code, `releases` counts the releases with this code after
-        the last charged attempt, so that a person can retry the job. `waited_ms` is the time since the first
-        of these releases.
+        For a limited code, `releases` counts the job's releases with any of these codes. The releases of all
+        attempts count. When only releases after the last charged attempt counted, a job with a budget of
+        three attempts ran eighteen times. For a bounded code, `releases` counts the releases with this code
+        after the last charged attempt, so that a person can retry the job. `waited_ms` is the time since the
+        first of these releases.
         """
         if code in LIMITED_CODES:
             return releases >= self.most_free

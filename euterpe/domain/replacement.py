@@ -1,7 +1,8 @@
-"""Replacement credentials for an existing job (contract §7). They replace the secret part of the job's spec.
+"""Replacement credentials for an existing job (contract §7).
 
-A worker can read the present secrets, so it keeps the secrets that the document does not replace. The API
-cannot read the present secrets, so it refuses a document that does not replace all of them.
+These credentials replace the secret part of the job's spec. A worker can read the present secrets, so it
+keeps the secrets that the document does not replace. The API cannot read the present secrets, so it requires
+a document that replaces all of them.
 """
 
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ class Replacement(StrictModel):
 def new_secret(public: Json, document: object, known: JobSpec | None = None) -> bytes:
     """Return the bytes to seal for the job. Raise `InvalidSpec` with every error in the document.
 
-    `known` is the job's present spec with its secrets. If the document leaves out a part, the part comes from
+    `known` is the job's present spec with its secrets. A part that the document leaves out is taken from
     `known`. Without `known`, the document must be complete.
     """
     try:
@@ -82,7 +83,7 @@ def _problems(public: Json, given: Replacement, *, is_whole: bool) -> Iterator[F
 
 
 def _mismatched_urls(public: Json, given: Replacement) -> Iterator[FieldError]:
-    """Yield an error if the new URLs differ from the job's URLs in more than the query.
+    """Yield an error for each field whose URLs differ from the job's URLs in more than the query.
 
     The query has the signature, so nothing else needs to change.
     """
@@ -107,7 +108,7 @@ def _without_queries(urls: dict[str, str]) -> dict[str, str]:
 
 
 def _missing_parts(public: Json, given: Replacement) -> Iterator[FieldError]:
-    """Yield an error for each part that the job may need and the document leaves out."""
+    """Yield an error for each part that the document leaves out although the job may need it."""
     source, urls = public["source"]["url"], public["output"]["urls"] or {}
     if given.source_url is None and split_query(source)[1]:
         yield FieldError(("source_url",), "is required: the job's source is a signed URL")

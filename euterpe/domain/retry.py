@@ -1,7 +1,8 @@
-"""Retry policy and backoff: decide, without I/O, what follows a failure. `store/queue` writes the decision.
+"""Retry policy and backoff: decide, without I/O, how a job or event continues after a failure.
 
-There are three budgets, each with its own counter (contract §5): execution attempts, credential refreshes and
-outbox deliveries. Each function here uses the counter of one budget only.
+`store/queue` writes the decision. There are three budgets, each with a separate counter (contract §5):
+execution attempts, credential refreshes and outbox deliveries. Each function here uses the counter of one
+budget only.
 """
 
 from dataclasses import dataclass
@@ -195,9 +196,10 @@ def decide_delivery(
     draw: float,
     failure: str = "no answer",
 ) -> DeliveryDecision:
-    """Return the outcome of a delivery. After 2xx the event is delivered. After 410 it is never sent again.
+    """Return the outcome of a delivery. After 2xx the event is delivered.
 
-    `status` is None if there was no response. Then `failure` is the reason.
+    After 410 the event is never sent again. `status` is None if there was no response, and `failure` is then
+    the reason.
     """
     if status is not None and 200 <= status < 300:
         return Delivered()

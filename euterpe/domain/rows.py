@@ -63,7 +63,7 @@ class AttemptRow:
     started_at: int
     ended_at: int | None
     outcome: str | None
-    error: Json | None  # with the worker's `stack`, if the worker sent one
+    error: Json | None  # contains the worker's `stack`, if the worker sent a stack trace
     timings: Json | None
     claim_id: str | None
     end_status: str | None  # the job's status after the attempt

@@ -111,7 +111,7 @@ Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSc
 
 @dataclass(frozen=True)
 class _Reading:
-    """The known profiles, and whether the profile of the spec was resolved before."""
+    """The known profiles, and whether the spec is a stored one, whose profile was resolved before."""
 
     profiles: Profiles
     is_stored: bool = False
@@ -131,9 +131,10 @@ def _known(name: str | None, info: ValidationInfo) -> str | None:
 
 
 def _resolved(given: tuple[OutputSpec, ...] | None, info: ValidationInfo) -> tuple[OutputSpec, ...] | None:
-    """Return the outputs of the job: those given, or those of its profile.
+    """Return the given outputs, or else the outputs of the profile.
 
-    A stored spec may have both: the outputs were decided when the job was accepted.
+    A stored spec may contain both a profile and outputs, because the outputs were stored when the job was
+    accepted.
     """
     if "profile" not in info.data:
         return given
@@ -162,8 +163,8 @@ def _with_one_watermark_per_path(
 ) -> tuple[OutputSpec, ...] | None:
     """Raise for watermarks that differ only in the query.
 
-    The query may be a signature, which a refresh replaces, so it cannot tell which picture is meant: two
-    outputs with `logo?id=1` and `logo?id=2` got the same picture.
+    The query may be a signature, which a refresh replaces, so a query cannot identify a picture: two outputs
+    with `logo?id=1` and `logo?id=2` got the same picture.
     """
     if outputs is None or _reading(info).is_stored:
         return outputs
@@ -243,8 +244,8 @@ class JobSpec(StrictModel):
 def parse_spec(data: object, profiles: Profiles | None = None) -> JobSpec:
     """Return the spec in `data`, a decoded JSON document. Raise `InvalidSpec` with every error in it.
 
-    The spec has the outputs of its profile, one of `profiles` (by default of the built-in ones), so that no
-    later step needs the profile.
+    If the spec names a profile, look it up in `profiles` (by default, the built-in profiles). The returned
+    spec contains the outputs of the profile, so that no later step needs the profile.
     """
     return _parse(data, _Reading(built_in_profiles() if profiles is None else profiles))
 

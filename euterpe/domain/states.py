@@ -36,12 +36,12 @@ class Lane(StrEnum):
     (a heap-only update on Postgres). Claims read only `ready`, so that they never scan waiting rows.
     """
 
-    READY = "ready"  # may be claimed now
-    DELAYED = "delayed"  # waits for available_at
-    BLOCKED = "blocked"  # waits for room in its group
-    CAPPED = "capped"  # waits until the requester has fewer ready and running jobs than its cap
-    LEASED = "leased"  # owned by a worker or a dispatcher
-    REST = "rest"  # finished; stays here unless a person retries the job or replays the event
+    READY = "ready"  # The row may be claimed now.
+    DELAYED = "delayed"  # The row waits for `available_at`.
+    BLOCKED = "blocked"  # The job waits until its group is below its limit.
+    CAPPED = "capped"  # The job waits until its requester has fewer ready and running jobs than its cap.
+    LEASED = "leased"  # A worker or a dispatcher owns the row.
+    REST = "rest"  # The row is finished. A retry of the job or a replay of the event changes the lane.
 
 
 IN_PROGRESS = (JobStatus.CLAIMED, JobStatus.FETCHING, JobStatus.PROCESSING, JobStatus.UPLOADING)
@@ -89,7 +89,7 @@ def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
 def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
     """Return the lane of a new job.
 
-    A job that would be ready, but has no rank, is capped: its requester already has as many jobs as its cap.
+    A job that would be ready, but has no rank, is capped, because its requester has reached the cap.
     """
     lane = lane_when_queued(group_id, delay_ms)
     return Lane.CAPPED if lane is Lane.READY and rank is None else lane

@@ -29,12 +29,12 @@ _values = attrgetter(*_UNCHANGED, *_OTHERS)
 
 
 def status_document(job: JobRow) -> dict[str, Any]:
-    """Return the document for a row of `inbox_jobs`. It has outputs only after the job has succeeded."""
+    """Return the status document for a row of `inbox_jobs`. Only a succeeded job has outputs."""
     return status_of_columns(dict(zip((*_UNCHANGED, *_OTHERS), _values(job), strict=True)))
 
 
 def status_of_columns(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document for the columns of a row."""
+    """Return the status document for the columns of a row."""
     status = JobStatus(job["status"])
     waits = status is JobStatus.QUEUED
     return {

@@ -12,8 +12,8 @@ from euterpe.domain.text import text_problem
 
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
-MAX_NUMBER = 2**53  # every JSON reader keeps integers up to this value exact
-MIN_NUMBER = 1e-30  # JSONB in Postgres writes each zero after the point, so 5e-324 has 326 characters
+MAX_NUMBER = 2**53  # All JSON readers store integers up to this value exactly.
+MIN_NUMBER = 1e-30  # Postgres prints a small number in JSONB with all zeros: 5e-324 has 326 characters.
 
 Loc = tuple[str | int, ...]
 Pairs = list[tuple[str, object]]
@@ -36,8 +36,8 @@ def canonical_json(value: object) -> str:
     return canonical_text(value)
 
 
-# Use this for validated values only. It skips the validation, because a second validation takes longer than
-# the rest of the parsing.
+# Use this for validated values only. This encoder does not validate, because a second validation takes longer
+# than the rest of the parsing.
 canonical_text = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -76,10 +76,10 @@ def _flaw_of_number(number: float) -> str | None:
 
 
 def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc, object]]:
-    """Yield `value` and everything in it, without recursion and within both limits.
+    """Yield `value` and all values inside it, without recursion, up to both limits.
 
-    The limits are needed, because `value` may be nested 100,000 deep, contain itself, or be a few lists that
-    expand to 2^32 values.
+    The limits are needed, because `value` may be nested 100,000 deep, contain itself, or refer to a few lists
+    so often that it expands to 2^32 values.
     """
     found: list[tuple[Loc, object]] = [((), value)]
     for loc, item in found:
@@ -148,6 +148,6 @@ def _repeats_in(document: object) -> tuple[FieldError, ...]:
 def _parse_int(digits: str) -> int:
     """Parse at most the first 40 digits.
 
-    A number with more digits exceeds every limit anyway, and Python refuses to parse 4,301 digits.
+    A number with more digits exceeds every limit anyway, and Python refuses to parse more than 4,300 digits.
     """
     return int(digits[:40])

@@ -95,7 +95,7 @@ NAME = matching(
     r"[a-z0-9][a-z0-9._-]{0,63}",
     "1 to 64 characters of a-z, 0-9, '.', '_' and '-', the first a letter or a digit",
 )
-# Like the names of streams in other job systems, such as `jobs:stream:high`.
+# This rule accepts the names of streams in other job systems, such as `jobs:stream:high`.
 QUEUE = matching(
     r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}",
     "1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-', the first a letter or a digit",
@@ -160,12 +160,12 @@ def display_text(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
     return shown if len(shown) <= longest else f"{shown[:longest]}…"
 
 
-# The limit for messages of other programs and servers, which may have any length and contain any bytes.
+# The length limit for stored messages of other programs and servers, which may be of any length.
 _LONGEST_STORED = 2_000
 
 
 def to_storable(text: str, *, longest: int = _LONGEST_STORED) -> str:
-    """Return `text` in a form that every database can store, without NUL and lone surrogates.
+    """Return `text` in a form that every database can store: replace NUL and lone surrogates.
 
     If the text is longer than about `longest`, its middle is left out.
     """

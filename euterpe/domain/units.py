@@ -7,7 +7,7 @@ from functools import lru_cache
 # -- instants
 
 
-@lru_cache(maxsize=1024)  # the cache is useful, because the events of one batch have the same instant
+@lru_cache(maxsize=1024)  # events of one batch have the same instant, so the cache is hit often
 def iso(ms: int) -> str:
     seconds, rest = divmod(ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
@@ -24,7 +24,7 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the milliseconds in a text like 90s, 15m, 12h or 30d, or None if it is not a duration."""
+    """Return the milliseconds in a text like 90s, 15m, 12h or 30d, or None if the text is not a duration."""
     shape = _DURATION.fullmatch(text)
     return int(shape[1]) * _UNITS_MS[shape[2]] if shape else None
 
@@ -71,7 +71,7 @@ _PREFIXES = "kMGT"
 
 
 def parse_size(text: str) -> int | None:
-    """Return the bytes in a text like 1500000, 500MB or 2.5GiB, or None if it is not a size."""
+    """Return the bytes in a text like 1500000, 500MB or 2.5GiB, or None if the text is not a size."""
     shape = _SIZE.fullmatch(text)
     if shape is None:
         return None

@@ -55,9 +55,9 @@ def with_watermark_urls(outputs: Iterable[Json], urls: Mapping[str, str]) -> lis
 
 
 def with_watermark_queries(outputs: Iterable[Json], queries: Mapping[str, str]) -> list[Json]:
-    """Return the outputs with these queries of watermark URLs, by the name of the output.
+    """Return the outputs with these queries in their watermark URLs.
 
-    This function reverses `without_watermark_queries`.
+    `queries` is keyed by the name of the output. This function reverses `without_watermark_queries`.
     """
     outputs = list(outputs)
     urls = {name: without_query(url) + queries.get(name, "") for name, url in watermarks_in(outputs).items()}

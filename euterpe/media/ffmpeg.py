@@ -9,7 +9,7 @@ from pathlib import Path
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 
-# In older versions a playlist bypasses the format whitelist (CVE-2026-107697).
+# In older versions, a playlist can bypass the format whitelist (CVE-2026-107697).
 SAFE_VERSION = (9, 0, 2)
 
 # The number of a release contains a dot. A git build has a date such as 2025-01-27, which is not a version.
@@ -29,7 +29,10 @@ class Ffmpeg:
 
 
 def find_ffmpeg(named: Path | None = None) -> Path:
-    """Return `named`, or else the path of the bundled ffmpeg. Raise `ffmpeg_missing` if it is not a file."""
+    """Return `named`, or else the path of the bundled ffmpeg.
+
+    Raise `ffmpeg_missing` if the path is not a file.
+    """
     path = named or _bundled()
     if not path.is_file():
         raise MediaError(ErrorCode.FFMPEG_MISSING, f"there is no ffmpeg at {path}: correct EUTERPE_FFMPEG")

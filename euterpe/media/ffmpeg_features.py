@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# A line of a list is " V....D libx264   H.264 …": flags, a name that may be several names, and a description.
+# A line of a list is " V....D libx264 H.264 …": flags, one or several names, and a description.
 _LINE = re.compile(r"^ [A-Z.|]{2,6} +([A-Za-z0-9_,-]+) ", re.MULTILINE)
 _MUXER_LINE = re.compile(r"^ [D ]E[d ] +([A-Za-z0-9_,-]+) ", re.MULTILINE)
 
@@ -23,9 +23,9 @@ class FfmpegFeatures:
         )
 
     def missing(self, needed: "FfmpegFeatures") -> tuple[str, ...]:
-        """Return what is needed and not here, such as "encoder libx264".
+        """Return the needed features that this ffmpeg lacks, such as "encoder libx264".
 
-        An empty list means that ffmpeg did not tell, so nothing of this kind is reported as missing.
+        If a list is empty, ffmpeg did not print the list, so no feature of this kind is reported as missing.
         """
         return tuple(
             f"{kind} {name}"
@@ -39,7 +39,7 @@ class FfmpegFeatures:
 
 
 def read_features(path: Path) -> FfmpegFeatures:
-    """Ask an ffmpeg for its lists. If it does not print a list, this list is empty."""
+    """Return the features that an ffmpeg lists. A list that ffmpeg does not print is empty."""
     return FfmpegFeatures(
         encoders=frozenset(_names(_LINE, _list(path, "-encoders"))),
         muxers=frozenset(_names(_MUXER_LINE, _list(path, "-muxers"))),

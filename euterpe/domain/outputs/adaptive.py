@@ -48,7 +48,8 @@ class Rung(StrictModel):
 
     @model_serializer(mode="wrap")
     def _shortest(self, write: SerializerFunctionWrapHandler) -> Any:
-        # Releases that know heights only can read such a rung, and give its request the same hash.
+        # Older releases, which know only heights, can read such a rung, and compute the same hash of the
+        # request.
         return self.height if self.bitrate_kbps is None and self.crf is None else write(self)
 
 
@@ -99,7 +100,7 @@ class AdaptiveVideo(StrictModel):
 
 
 def _never_copied(audio: Sounds) -> Sounds:
-    """Raise for sound that may be copied: each segment must decode alone, and end with the picture."""
+    """Raise for sound that may be copied, because each segment must decode alone and end with the picture."""
     tracks = audio if isinstance(audio, tuple) else (audio,)
     places = [place for place, one in enumerate(tracks) if isinstance(one, Audio) and one.copies == "auto"]
     if places:

@@ -1,4 +1,4 @@
-"""The fields and rules that several types of output share: names, times, crop, padding, numbers, codecs."""
+"""The fields and rules that several types of output share: names, times, crop, padding, codecs, ranges."""
 
 import re
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ Edge = Annotated[int, Field(ge=0, le=16_384)]
 
 @dataclass(frozen=True)
 class _Misplaced:
-    """The mark for a codec in a request that the type of the output cannot contain."""
+    """The mark that replaces a codec which the type of the output cannot contain."""
 
     allowed: tuple[str, ...]
 
@@ -63,7 +63,7 @@ def within_output(kind: CodecKind) -> BeforeValidator:
     """Return a validator for the settings of one stream. The type of the output limits the codecs.
 
     The validator sets the default codec of the type, and marks a codec that the type cannot contain. So the
-    settings are validated only once, with the final codec, and all their errors are reported.
+    settings are validated only once, with the final codec, and all errors in them are reported.
     """
 
     def settle(value: object, info: ValidationInfo) -> object:
@@ -82,12 +82,15 @@ def within_output(kind: CodecKind) -> BeforeValidator:
 
 
 def codec_in(info: ValidationInfo) -> Codec | None:
-    """Return the codec of the settings that are being validated, or None if it is missing or wrong."""
+    """Return the codec of the settings that are being validated, or None if the codec is missing or wrong."""
     return CODECS.get(info.data.get("codec") or "")
 
 
 def widest(codecs: Iterable[Codec], field: Literal["quality", "bit_rate"]) -> Any:
-    """Return the widest bounds of these codecs. `within` applies the bounds of the chosen codec."""
+    """Return bounds that include the bounds of all these codecs.
+
+    `within` applies the bounds of the chosen codec.
+    """
     ranges = [found for codec in codecs if (found := getattr(codec, field)) is not None]
     return Field(ge=min(one.least for one in ranges), le=max(one.most for one in ranges))
 

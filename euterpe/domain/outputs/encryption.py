@@ -30,9 +30,12 @@ Iv = Annotated[str, TextRule(_plain_iv, {"pattern": f"^(?:{_IV.pattern})$"})]
 
 
 class Encryption(StrictModel):
-    """AES-128 of whole segments. Only requests have the key. It is stored apart from the rest of the job."""
+    """AES-128 of whole segments. Only requests contain the key.
 
-    # A request must have the key (`spec.py`), and a stored job has none.
+    The key is stored apart from the rest of the job.
+    """
+
+    # A request must contain the key (`spec.py`), and a stored job must not.
     model_config = ConfigDict(json_schema_extra={"required": ["key_url", "key"]})
 
     method: Literal["aes-128"] = "aes-128"

@@ -39,7 +39,7 @@ class ImageOutput(PictureOutput):
 
 
 class SpriteOutput(PictureOutput):
-    """A grid of thumbnails for scrubbing, with a WebVTT file that maps times to them."""
+    """A grid of thumbnails for scrubbing, with a WebVTT file that maps times to thumbnails."""
 
     type: Literal["sprite"]
     """JPEG grids of thumbnails."""

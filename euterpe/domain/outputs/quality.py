@@ -30,14 +30,14 @@ class MeasuredOutput(PictureOutput):
 
 
 class Target(StrictModel):
-    """The target quality. A search with samples of the film chooses the constant rate factor."""
+    """The target quality. A search chooses the constant rate factor with samples of the film."""
 
     vmaf: Annotated[float, Field(ge=20, le=99, allow_inf_nan=False), Rounded]
     """The mean VMAF to reach."""
 
 
 def _check_target(target: Target | None, info: ValidationInfo) -> Target | None:
-    """Raise if the request gives the constant rate factor that would be searched."""
+    """Raise if the request has both a target and a constant rate factor."""
     ladder = info.data.get("ladder", ())
     rungs = ladder if isinstance(ladder, tuple) else ()
     if target is not None and any(one is not None for one in (info.data.get("crf"), *(r.crf for r in rungs))):

@@ -33,7 +33,7 @@ class Loudness(StrictModel):
 
 
 class Audio(StrictModel):
-    """Settings of one track of sound. In an output, `codec` is never null."""
+    """Settings of one track of sound. After validation of an output, `codec` is never null."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 

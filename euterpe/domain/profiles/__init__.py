@@ -1,4 +1,4 @@
-"""Profiles: ready-made lists of outputs, chosen by name. Each is a TOML file.
+"""Profiles: ready-made lists of outputs, chosen by name. Each profile is a TOML file.
 
 The built-in profiles are the files beside this module. An operator may add a folder of further profiles.
 Nothing is read when this module is imported: `built_in_profiles` reads the files of the package on its first
@@ -91,10 +91,11 @@ def built_in_profiles() -> Profiles:
 
 
 def with_operator_profiles(texts: Mapping[str, bytes]) -> Profiles:
-    """Return the built-in profiles and those in an operator's files, which are given by file name.
+    """Return the built-in profiles and the profiles in an operator's files.
 
-    Raise `InvalidProfiles` with every error in every file. The name of a built-in profile is an error,
-    because one name would mean different outputs in two installations.
+    `texts` maps file names to contents. Raise `InvalidProfiles` with every error in every file. A file with
+    the name of a built-in profile is an error, because one name would mean different outputs in two
+    installations.
     """
     built_in = built_in_profiles()
     own, problems = _parse_all(texts, built_in=False)

@@ -1,1 +1,1 @@
-"""Run the commands of a plan: progress, limits, reasons of failures, and the verification of the files."""
+"""Run the commands of a plan under limits, report progress, classify failures, and verify the files."""

@@ -21,8 +21,9 @@ from euterpe.media.whitelist import MAX_STREAMS
 
 # The timeout assumes that a child reads all packets of a file at this speed or faster.
 _READ_BYTES_PER_SECOND = 25_000_000
-# ffmpeg copies the packets of these codecs from these containers byte for byte. MPEG-TS and ADTS frame the
-# packets of these codecs in another way. ffmpeg may join or split packets of VP9 and AV1.
+# ffmpeg copies the packets of these codecs from these containers byte for byte. MPEG-TS and ADTS wrap the
+# packets of these codecs differently, and are not in the list. ffmpeg may join or split packets of VP9 and
+# AV1.
 _SAME_BYTES = frozenset({"h264", "hevc", "aac", "opus", "mp3", "flac"})
 _SAME_FRAMING = frozenset({"mov", "matroska", "mp3", "flac", "ogg"})
 

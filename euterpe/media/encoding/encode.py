@@ -35,8 +35,8 @@ class EncodeStats:
     cpu_seconds: float
     peak_memory_bytes: int
     out_bytes: int
-    failed: tuple[PlanWarning, ...] = ()  # one for each optional output that could not be made
-    damage: PlanWarning | None = None  # the damage of a source that the job tolerates
+    failed: tuple[PlanWarning, ...] = ()  # a warning for each optional output that could not be made
+    damage: PlanWarning | None = None  # a warning of damage in the source, if the job tolerates damage
 
 
 def max_output_bytes(source_bytes: int) -> int:
@@ -65,12 +65,12 @@ def encode(
 
     `watermark_fds` are the open files of the plan's watermarks.
 
-    The measurements of the plan run first; their results settle the plan. When this function returns or
-    raises, ffmpeg has ended. `on_progress` and `on_disk` may raise to stop ffmpeg. With `stream`, the plan
-    has one command and no measurements, and ffmpeg reads a pipe instead of `source_fd`. `on_made` is called
-    for each finished file outside adaptive outputs, before the file is verified. Every half second and once
-    at the end, `on_cpu` receives the processor seconds used so far, and `on_disk` receives the bytes that the
-    files occupy on the disk.
+    The measurements of the plan run first, and their results replace the goals in the plan. When this
+    function returns or raises, ffmpeg has ended. `on_progress` and `on_disk` may raise to stop ffmpeg. With
+    `stream`, the plan has one command and no measurements, and ffmpeg reads a pipe instead of `source_fd`.
+    `on_made` is called for each finished file outside adaptive outputs, before the file is verified. Every
+    half second and once at the end, `on_cpu` receives the processor seconds used so far, and `on_disk`
+    receives the bytes that the files occupy on the disk.
     """
     runner = Runner(
         sandbox,
@@ -116,7 +116,10 @@ def encode(
 
 
 def _run(runner: Runner, plan: Plan, command: Command, folder: Path) -> dict[str, PlanWarning]:
-    """Run a command. If it fails and its outputs are optional, remove them, and return a warning for each."""
+    """Run a command.
+
+    If an optional command fails, remove its outputs and return a warning for each output.
+    """
     try:
         on_tick = runner.on_tick(command)
         write_text_inputs(runner.sandbox, command, runner.files.source, folder, on_tick=on_tick)
@@ -142,8 +145,8 @@ def _prepare(plan: Plan, folder: Path) -> None:
     for text in plan.texts:
         path = folder / text.path
         path.parent.mkdir(exist_ok=True)
-        # `write_file` refuses an existing name: if the first command ran during the fetch, a compromised
-        # ffmpeg may have put a link here.
+        # If the first command ran during the fetch, a compromised ffmpeg may have put a link here, so use
+        # `write_file`, which refuses an existing name.
         write_file(path.parent, path.name, text.text)
 
 
@@ -154,7 +157,7 @@ def remove_inputs_and_logs(folder: Path) -> None:
 
 
 def _remove_folder(path: Path) -> None:
-    if path.is_symlink():  # a compromised ffmpeg may have put it there
+    if path.is_symlink():  # a compromised ffmpeg may have made this link
         path.unlink()
     elif path.exists():
         shutil.rmtree(path)

@@ -59,7 +59,7 @@ class ExpectedTrack:
 class ExpectedFile:
     """A file that is read back with `demuxer`.
 
-    A text file, which the worker itself writes, has no demuxer.
+    The worker itself writes text files, so a text file has no demuxer.
     """
 
     output: str

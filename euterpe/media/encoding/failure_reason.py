@@ -2,7 +2,7 @@
 
 Facts from the kernel (signal, processor time, memory) decide whether a retry can help and whose fault the
 failure is. The stderr of ffmpeg quotes the source, which may contain any text (invariant `blame`). So stderr
-selects only among codes that are all permanent and all blame the source.
+can only select a code that is permanent and blames the source.
 """
 
 import re
@@ -19,13 +19,13 @@ _NO_MEMORY = b"Cannot allocate memory"
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
 
 # A process that fails at its memory limit has rarely touched all the memory that it reserved: an encode of
-# 2160 lines failed with 28 % of 512 MiB resident, but a process that filled its limit had 100 % resident. So
-# a usage above this share proves that the memory ran out, and a usage below it proves nothing.
+# 2160 lines failed with 28 % of 512 MiB resident. A process that wrote to all its memory had 100 % resident.
+# So a usage above this share proves that the memory ran out, and a usage below it proves nothing.
 _MEMORY_SHARE = 0.75
 # The exit code of ffmpeg after a signal that it catches, such as SIGXCPU.
 _CAUGHT_A_SIGNAL = 255
-# The kernel compares the limit with a processor time that it samples in ticks, but it reports the measured
-# processor time. On a busy machine, a process with a limit of 1 s received SIGXCPU after a measured 0.85 s.
+# To enforce the limit, the kernel samples the processor time in ticks, but the processor time that it reports
+# is exact. On a busy machine, a process with a limit of 1 s received SIGXCPU after a measured 0.85 s.
 _CLOCK_SHARE = 0.75
 
 # The first pattern that matches decides. Every code here is permanent and blames the source.
@@ -89,7 +89,7 @@ class FailureReason:
         return "\n".join(line for line in self.text.splitlines() if "[info]" not in line)
 
     def damage(self) -> str | None:
-        """Return ffmpeg's first message about damage in the source, or None if there is none."""
+        """Return ffmpeg's first message about damage in the source, or None if ffmpeg reported no damage."""
         self._note(self._line)
         if self._first_damage is None:
             return None
@@ -143,7 +143,7 @@ def _is_damage(line: str) -> bool:
 
 
 def _last_lines(data: bytes) -> bytes:
-    """Return the last whole lines, or the end of the last line if it is too long."""
+    """Return the last whole lines, or the end of the last line if this line is too long."""
     if len(data) <= _KEPT_BYTES:
         return data
     _, _, rest = data[-_KEPT_BYTES:].partition(b"\n")
@@ -178,7 +178,7 @@ def _signal_name(number: int) -> str:
 def _used_up_its_time(end: Exit, limits: ResourceLimits) -> bool:
     """Return whether the process reached its limit of processor time.
 
-    At the limit the kernel sends SIGXCPU, which ffmpeg catches. Some seconds later it sends SIGKILL.
+    At the limit the kernel sends SIGXCPU, which ffmpeg catches. Some seconds later, the kernel sends SIGKILL.
     """
     if end.code == -signal.SIGXCPU or end.cpu_seconds >= limits.cpu_seconds:
         return True

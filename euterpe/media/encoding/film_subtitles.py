@@ -1,8 +1,8 @@
 """Write the subtitles of films as files before the encode. ffmpeg copies their packets into the films.
 
 The text comes from our own reader of cues, which limits and cleans it. A conversion by ffmpeg would decode
-hostile text in the process that writes the films. It would also take minutes for a text of 10 MB, and would
-fail for a cue of 11 days.
+hostile text in the process that writes the films. Such a conversion would also take minutes for a text of 10
+MB, and would fail for a cue of 11 days.
 """
 
 from collections.abc import Callable, Sequence

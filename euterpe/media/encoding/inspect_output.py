@@ -1,4 +1,7 @@
-"""Check with PyAV that an output file is complete and can be decoded. Runs in sandboxed children only."""
+"""Check with PyAV that an output file is complete and can be decoded.
+
+This module runs in sandboxed children only.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +23,7 @@ _ANIMATED = 0x02  # a flag of the header VP8X
 
 
 def inspect(files: Sequence[tuple[str, str]], keyframe_seconds: float) -> list[dict[str, Any]]:
-    """Return for each file its streams with their end times, or the problem that was found.
+    """Return, for each file, the streams with their end times, or the problem with the file.
 
     A file is given as (path, demuxer).
     """
@@ -32,7 +35,7 @@ def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, 
         if demuxer == "animated webp":
             if (data := Path(path).read_bytes())[12:16] == b"VP8X" and data[20] & _ANIMATED:
                 return _inspect_animation(data)
-            demuxer = "webp_pipe"  # libwebp makes a still of an animation whose pictures are all equal
+            demuxer = "webp_pipe"  # libwebp writes a still if all pictures of an animation are equal
         with av.open(
             path, format=demuxer, options={"protocol_whitelist": "file"}, metadata_errors="replace"
         ) as container:
@@ -112,7 +115,7 @@ class _StreamCheck:
 def _decode_ends(
     container: InputContainer, checks: list[_StreamCheck], duration: float, keyframe_seconds: float
 ) -> None:
-    """Decode the beginning of every stream, then everything from the last keyframe of the picture on.
+    """Decode the beginning of every stream, and then all streams from the last keyframe to the end.
 
     If the film is not longer than the keyframe interval, read all packets but decode only the keyframes.
     Decoding every picture would take a fifth of the time of the encode.
@@ -130,7 +133,8 @@ def _decode_ends(
     container.seek(int((duration - _TAIL_SECONDS) * 1_000_000))
     for packet in container.demux():
         checks[packet.stream.index].take(packet)
-    # Matroska has an index of the pictures only. Read sound that ends before the last keyframe as a whole.
+    # Matroska has an index of the pictures only. So decode a sound from its beginning if it ends before the
+    # last keyframe.
     if ended := [check.stream for check in checks if not check.has_begun]:
         container.seek(0)
         for packet in container.demux(*ended):

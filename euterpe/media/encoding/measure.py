@@ -36,7 +36,7 @@ class Measured:
 
 
 def measure(runner: Runner, plan: Plan) -> Measured:
-    """Run the measurements of the plan. Raise `MediaError` if a measurement fails that is not optional."""
+    """Run the measurements of the plan. Raise `MediaError` if a required measurement fails."""
     results, failed = list[Result | None](), dict[str, PlanWarning]()
     for one in plan.measurements:
         try:
@@ -59,7 +59,7 @@ def _curve(runner: Runner, search: SearchMeasurement) -> MeasuredCurve:
 
 
 def result_of(measurement: LoudnessMeasurement, log: str) -> Result:
-    """Return the result from the log. Raise `MediaError` if it is missing or out of range.
+    """Return the result from the log. Raise `MediaError` if the result is missing or out of range.
 
     The log may quote the source, and a compromised ffmpeg may write anything.
     """

@@ -24,7 +24,7 @@ _MOST_SEGMENTS = 86_400
 @dataclass(frozen=True)
 class FolderUsage:
     sizes: dict[str, int]  # the total file length of each output
-    disk_bytes: int  # the disk space of all files, including unplanned and unlinked ones
+    disk_bytes: int  # the disk space of all files, including unplanned and unlinked files
 
     @property
     def out_bytes(self) -> int:
@@ -32,14 +32,14 @@ class FolderUsage:
 
 
 class OutputFolder:
-    """The folder that an encode writes to. Its usage can be measured during and after the encode."""
+    """The folder that an encode writes to. The disk usage can be measured during and after the encode."""
 
     def __init__(self, plan: Plan, folder: Path, pid: int) -> None:
         self._folder, self._pid = folder, pid
         self._outputs = {file.path: file.output for file in expected_files(plan)}
         self._folders = {f"{package.output}/": package.output for package in plan.packages}
         planned = len(self._outputs) + sum(_most_segments(plan))
-        # The folder may have files of a command that ran during the fetch, and is not in this plan.
+        # The folder may contain files of a command that ran during the fetch and is not in this plan.
         self._most_names = sum(1 for _ in _files_in(folder)) + planned + _SPARE_NAMES
         self._empty = dict.fromkeys((*self._outputs.values(), *self._folders.values()), 0)
 
@@ -91,7 +91,7 @@ def remove_products(command: Command, folder: Path) -> None:
                 path = folder / Path(product.path).parts[0]
             case Discard():
                 continue
-        with suppress(OSError):  # it may be missing, or a link in place of a folder
+        with suppress(OSError):  # the path may be missing, or may be a link
             if path.is_dir():
                 rmtree(path)
             else:
@@ -128,7 +128,7 @@ def _occupied(size: int) -> int:
 
 
 def write_file(folder: Path, name: str, data: str | bytes) -> None:
-    """Write a new file, when ffmpeg has ended. Raise `MediaError` if the name exists.
+    """Write a new file. Call this after ffmpeg has ended. Raise `MediaError` if the name exists.
 
     Without Landlock, a compromised ffmpeg could make a link of this name, and the write would overwrite the
     file that the link points to.
@@ -167,7 +167,7 @@ def _files_in(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_resu
     """Yield the relative name and the status of everything in the folder. Links are not followed."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):  # ffmpeg may remove the file meanwhile
+            with suppress(FileNotFoundError):  # ffmpeg may remove the file during the scan
                 yield below + entry.name, entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     yield from _files_in(Path(entry.path), f"{below}{entry.name}/")

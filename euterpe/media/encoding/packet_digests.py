@@ -1,4 +1,7 @@
-"""Count the packets of streams, and compute a checksum over them. Runs in sandboxed children only."""
+"""Count the packets of streams, and compute a checksum over the packets.
+
+This module runs in sandboxed children only.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,15 +18,15 @@ from euterpe.media.errors import MediaError
 from euterpe.media.source.packets import demuxed
 from euterpe.media.source.probe import open_source
 
-_EMPTY_TEXT = b"\0\0"  # the sample of timed text for a time without text
+_EMPTY_TEXT = b"\0\0"  # the timed-text sample for a time without a cue
 
 
 def packets_of_source(fd: int, streams: Sequence[int]) -> list[dict[str, int]]:
     """Return the number of packets and their checksum for each of these streams of a source.
 
-    Raise `MediaError` if a copy would not play like the source. This is so if the size of the pictures
-    changes, or if an edit list removes packets after the beginning: a copy would show these packets. The
-    probe finds such edit lists only in the parts of the file that it reads.
+    Raise `MediaError` if a copy would not play like the source: if the size of the pictures changes, or if an
+    edit list removes packets after the beginning, which a copy would show. The probe finds such edit lists
+    only in the parts of the file that it reads.
     """
     with open_source(fd) as container:
         return _digests(container, streams, ErrorCode.SOURCE_UNSUPPORTED, is_source=True)
@@ -61,7 +64,7 @@ def _digests(
             if is_source:
                 uncopyable[stream.index] = _Uncopyable(stream)
         else:
-            stream.discard = Discard.all  # some demuxers then do not read its packets at all
+            stream.discard = Discard.all  # with this setting, some demuxers skip the packets of the stream
     for packet in demuxed(container, *wanted):
         data, digest = bytes(packet), found[packet.stream.index]
         if is_source and (problem := uncopyable[packet.stream.index].problem_of(packet, data)) is not None:
@@ -73,7 +76,7 @@ def _digests(
 
 
 class _Uncopyable:
-    """Find the reasons against a copy that only the packets of a stream show."""
+    """Find the reasons against a copy that are visible only in the packets of a stream."""
 
     def __init__(self, stream: Stream) -> None:
         context = stream.codec_context
@@ -88,7 +91,7 @@ class _Uncopyable:
             return "an edit list removes a part of the track"
         self._is_shown |= not packet.is_discard
         has_other_sets = self._sets is not None and self._sets.are_changed_by(data)
-        # New extradata may also belong to audio: the configuration of AAC contains the number of channels.
+        # Audio may have new extradata too: the configuration of AAC contains the number of channels.
         if has_other_sets or packet.has_sidedata("new_extradata"):
             return "the track changes its size or its format"
         return None

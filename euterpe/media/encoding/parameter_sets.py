@@ -1,6 +1,6 @@
 """Detect changes of a video stream's parameters, such as the size of its pictures. Pure.
 
-The index of a copy contains only the parameters of the beginning, and many players do not notice a change.
+The header of a copy contains only the first parameters, and many players do not notice a later change.
 """
 
 import re
@@ -15,7 +15,7 @@ class ParameterSets:
 
     def __init__(self, codec: str, extradata: bytes) -> None:
         self._codec, self._extradata = codec, extradata
-        self._first: bytes | int | None = None  # of AV1 or VP9: the parameters of the first packet
+        self._first: bytes | int | None = None  # the parameters of the first packet (AV1 and VP9 only)
 
     def are_changed_by(self, packet: bytes) -> bool:
         """Return whether the packet has other parameters than the beginning of the stream."""
@@ -39,7 +39,7 @@ class ParameterSets:
         return any(one not in self._extradata for one in sequences)
 
     def _length_size(self, place: int) -> int | None:
-        """Return how many bytes the length of each unit has, or None if start codes separate the units."""
+        """Return the size of the length field of each unit, or None if start codes separate the units."""
         if self._extradata[:1] != b"\1" or len(self._extradata) <= place:
             return None
         return (self._extradata[place] & 3) + 1
@@ -58,8 +58,8 @@ class ParameterSets:
     def _has_other_size(self, packet: bytes) -> bool:
         if len(packet) < 9 or packet[0] & 0b1100:  # not a keyframe, or a picture that is shown again
             return False
-        # The header begins with a byte of flags and a constant sync code of three bytes. Then come the
-        # colours, the width and the height: at most 37 bits in the profiles 0 and 2.
+        # The header begins with a byte of flags and a constant sync code of three bytes. The colours, the
+        # width and the height follow, in at most 37 bits for the profiles 0 and 2.
         return self._is_other(int.from_bytes(packet[4:9], "big") >> 3)
 
     def _is_other(self, parameters: bytes | int) -> bool:

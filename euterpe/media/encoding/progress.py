@@ -17,7 +17,7 @@ _TOO_MUCH = 1e9
 
 @dataclass(frozen=True)
 class EncodeProgress:
-    """The progress of an encode. None means that a value is not known yet, or never will be."""
+    """The progress of an encode. A value that is not known, or not known yet, is None."""
 
     percent: float | None = None
     speed: float | None = None
@@ -61,7 +61,7 @@ class ReportReader:
 
 
 class PlanProgress:
-    """The progress of a plan: the weight of its finished steps, plus a part of the current step's weight.
+    """The progress of a plan: the weight of its finished steps, and a part of the weight of the running step.
 
     The steps are the measurements and the commands of the plan. The percentage never falls, even when ffmpeg
     reports an earlier time.

@@ -15,7 +15,8 @@ from euterpe.media.sandbox.child import HELPER_TIMEOUT_S
 from euterpe.media.sandbox.child_results import Line, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-# A slow machine reads 10 MB in a second: one metric of an hour of film at 25 pictures per second.
+# A slow machine reads 10 MB of logs per second. One metric of an hour of film at 25 pictures per second takes
+# 10 MB.
 _READ_BYTES_PER_SECOND = 2_000_000
 _DIGITS, _DIGITS_OF_SSIM = 2, 5
 # The figures that compare a rendition with its source. The other figures describe the search for its
@@ -45,7 +46,7 @@ class Quality:
     psnr: float | None = None
     ssim: float | None = None
     xpsnr: float | None = None
-    crf: int | None = None  # chosen by a search
+    crf: int | None = None  # the constant rate factor that a search has chosen
     predicted_vmaf: float | None = None
     sample_seconds: float | None = None
 

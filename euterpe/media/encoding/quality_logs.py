@@ -1,4 +1,7 @@
-"""Read the results that ffmpeg's metric filters wrote for each picture. Runs in sandboxed children only."""
+"""Read the results that ffmpeg's metric filters wrote for each picture.
+
+This module runs in sandboxed children only.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +15,7 @@ _LONGEST_LINE = 4096
 # VMAF scores are counted in a histogram with steps of 0.01, whose size does not grow with the film.
 _STEPS, _MOST_VMAF = 100, 100
 _LOW_SHARE = 0.01
-# The value for equal pictures, whose PSNR is infinite: JSON has no infinity.
+# The value for equal pictures. Their PSNR is infinite, and JSON has no infinity.
 _MOST_DECIBELS = 100.0
 _NUMBER = rb"([0-9]{1,9}(?:\.[0-9]{1,9})?|inf)"
 _PATTERNS = {
@@ -68,7 +71,7 @@ def _low(counts: Sequence[int], rank: int) -> float:
 
 def _scores(path: Path, pattern: re.Pattern[bytes]) -> Iterator[float]:
     for line in _lines(path):
-        if not line.startswith(b"n:"):  # XPSNR adds a summary
+        if not line.startswith(b"n:"):  # XPSNR writes a summary after the last picture
             return
         if (found := pattern.search(line)) is None:
             raise ValueError("a picture has no score")

@@ -18,7 +18,8 @@ from euterpe.media.sandbox.child import Child
 from euterpe.media.sandbox.confine import ResourceLimits
 from euterpe.media.sandbox.sandbox import Sandbox, reopened
 
-# The interval at which the bytes are counted and `on_progress` is called, even if ffmpeg writes nothing.
+# The interval at which the output bytes are counted and `on_progress` is called, even if ffmpeg writes
+# nothing.
 _TICK_S = 0.5
 
 # After this number of reads within one tick, sleep before each further read, because a child that flooded its
@@ -32,7 +33,10 @@ class SourceStream(Protocol):
 
     @property
     def is_starved(self) -> bool:
-        """Return whether ffmpeg waits for bytes that are not fetched yet. This does not count as a stall."""
+        """Return whether ffmpeg waits for bytes that are not fetched yet.
+
+        This wait does not count as a stall.
+        """
         ...
 
     def reader(self) -> AbstractContextManager[int]:
@@ -78,7 +82,8 @@ class Runner:
         self._progress = PlanProgress(plan)
         self.cpu_seconds = 0.0
         self.peak_memory_bytes = self.out_bytes = 0
-        self.damage: PlanWarning | None = None  # the damage of a source that the job tolerates
+        # A warning of damage in the source, if the job tolerates damage.
+        self.damage: PlanWarning | None = None
 
     def run(self, step: Step, argv: Sequence[str]) -> str:
         """Run ffmpeg for a measurement or a command, and return the end of its log.
@@ -108,8 +113,8 @@ class Runner:
                 self._on_progress(self._progress.at(step, watch.report, watch.out_bytes))
 
             evidence = _follow(child, watch, self._deadline, on_tick)
-            # Report the disk usage before any other cause of failure: if the encode used more disk than its
-            # share, `on_disk` raises, and the job is to blame.
+            # Report the disk usage before the exit status is checked: if the encode used more disk than its
+            # share, `on_disk` raises an error that blames the job.
             watch.count()
             self._on_disk(watch.disk_bytes)
             if child.end.code != 0:
@@ -168,7 +173,7 @@ def _follow(child: Child, watch: "_Watch", deadline: float, on_tick: Callable[[]
 
 
 class _Watch:
-    """The state of one running encode: its progress, its files, and when it last progressed."""
+    """The state of one running encode: its progress, its files, and the time of its last progress."""
 
     def __init__(
         self,
@@ -201,8 +206,8 @@ class _Watch:
                     ErrorCode.OUTPUT_TOO_LARGE, f"output {output} grew beyond {self._max_output_bytes} bytes"
                 )
         self.held_memory_bytes = max(self.held_memory_bytes, _data_bytes(self._pid))
-        # Written bytes count as progress too, because ffmpeg needs minutes to move the index of a large file
-        # to its beginning, and in that time neither the file size nor the media time grows.
+        # Written bytes count as progress too. ffmpeg may take minutes to move the index of a large file to
+        # its beginning, and in these minutes neither the file size nor the media time grows.
         signs = (self.report.done_seconds, self.out_bytes, _written_bytes(self._pid))
         if signs != self._signs or (self._stream is not None and self._stream.is_starved):
             self._signs, self._moved_at = signs, monotonic()
@@ -213,8 +218,8 @@ class _Watch:
     def refuse_a_full_file(self) -> None:
         """Raise when a file has reached its size limit.
 
-        The exit status does not always show this, because ffmpeg may catch SIGXFSZ and exit with its own
-        error.
+        The exit status may not show that the limit was reached, because ffmpeg may catch SIGXFSZ and exit
+        with its own error.
         """
         for output, size in self._folder.lengths():
             if size >= self._max_output_bytes:

@@ -12,8 +12,8 @@ from euterpe.media.planning.tree import Package, SubtitleTrack
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.source.cues import SourceCue
 
-# The limit for all subtitle files. A long cue is repeated in many segments. The 32 tracks of a film of four
-# hours have 20 MB.
+# The limit for all subtitle files. A long cue is repeated in many segments. 32 tracks of a film of four hours
+# take 20 MB.
 MOST_BYTES = 200_000_000
 
 Cues = Mapping[int, Sequence[SourceCue]]  # by the index of the stream
@@ -71,7 +71,7 @@ class Subtitles:
     def _read(self, package: Package) -> None:
         """Read the tracks of all outputs at once.
 
-        If a track is damaged, read the tracks of each output alone.
+        If a track is damaged, read the tracks of each output separately.
         """
         if not self._is_read:
             self._is_read = True
@@ -121,7 +121,10 @@ def subtitle_files(package: Package, rendition: SubtitleRendition) -> list[str]:
 
 
 def shown_cues(track: SubtitleTrack, cues: Sequence[SourceCue], end: float) -> Iterator[Cue]:
-    """Yield the cues with the times of the output. Leave out cues before its beginning and after its end."""
+    """Yield the cues, with times from the beginning of the output.
+
+    Leave out cues before the output's beginning and after its end.
+    """
     for cue in cues:
         start, stop = (milliseconds / 1000 - track.shift for milliseconds in (cue.start, cue.end))
         if start < end and stop > 0:

@@ -100,11 +100,11 @@ def verify(
     on_disk: Callable[[int], None] = lambda _: None,
     on_tick: Callable[[], None] = lambda: None,
 ) -> Verified:
-    """Return the files of all outputs that did not fail before.
+    """Verify the files of all outputs that have not failed so far, and return them.
 
     `source_fd` is required if the plan has subtitles or copied streams, because their check reads the source.
-    `hls_keys` maps the name of an encrypted output to its key. Raise `MediaError` if a required output has a
-    file that is not as planned. `on_disk` receives the disk usage before each file is written. `on_tick` and
+    `hls_keys` maps the name of an encrypted output to its key. Raise `MediaError` if a file of a required
+    output differs from the plan. `on_disk` receives the disk usage before each file is written. `on_tick` and
     `on_disk` may raise to stop the check.
     """
     disk, optional = DiskUse(folder, on_disk), optional_outputs(plan)
@@ -135,7 +135,7 @@ def verify(
 
 
 def _wanted(packages: Sequence[Package], failed: Sequence[PlanWarning]) -> list[Package]:
-    """Return the packages of the outputs that did not fail before."""
+    """Return the packages of the outputs that have not failed so far."""
     lost = {warning.output for warning in failed}
     return [package for package in packages if package.output not in lost]
 
@@ -169,7 +169,10 @@ class _Outputs:
         return [_with_quality(file, quality) for file in made]
 
     def _quality(self, files: Sequence[ExpectedFile], outputs: Sequence[str]) -> dict[str, list[_Figures]]:
-        """Return the quality of each track, by file or adaptive output. Raise if a quality is too low."""
+        """Return the quality of each track, keyed by file or adaptive output.
+
+        Raise if a quality is too low.
+        """
         tracks = [(file.path, file.path, track) for file in files for track in file.tracks]
         for one in expected_renditions(self._plan):
             if one.rendition.folder in outputs:
@@ -207,8 +210,8 @@ def _facts_of(found: object, count: int) -> list[_FileFacts]:
 
 def _checked(file: ExpectedFile, facts: _FileFacts, folder: Path) -> MadeFile:
     if file.content_type.startswith("image/") and not os.path.lexists(folder / file.path):
-        # ffmpeg has succeeded, and writes no image file when it decodes no picture. A full disk would have
-        # made it fail.
+        # ffmpeg succeeds without writing an image file if it decodes no picture. If the disk were full,
+        # ffmpeg would have failed.
         raise MediaError(
             ErrorCode.OUTPUT_TRUNCATED, f"{file.path} is missing: the source has no picture for it"
         )
@@ -298,7 +301,8 @@ def _check_track(path: str, track: ExpectedTrack, stream: _StreamFacts) -> None:
         is_, planned = getattr(stream, what), getattr(track, what)
         if is_ != planned:
             raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{path}: {what} is {is_} and not {planned}")
-    # A subtitle track is empty if its part has no text. `check_copies` compares its packets.
+    # A subtitle track may be empty, because its part of the source may have no text. `check_copies` compares
+    # the packets of the track.
     if not stream.frames and track.kind != "subtitle":
         raise MediaError(ErrorCode.OUTPUT_TRUNCATED, f"{path}: there is nothing in its {track.kind} stream")
     if track.least_end is not None and stream.end_seconds < track.least_end:

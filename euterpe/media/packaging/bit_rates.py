@@ -49,5 +49,5 @@ def _rate(size: int, ticks: int, timescale: int) -> int:
 
 
 def _stored_bytes(segment: Segment, *, is_encrypted: bool) -> int:
-    """Return the length of the file. AES-128 pads it to whole blocks, by at least one byte."""
+    """Return the length of the file. AES-128 pads the file to whole blocks, by at least one byte."""
     return (segment.size_bytes // _AES_BLOCK + 1) * _AES_BLOCK if is_encrypted else segment.size_bytes

@@ -1,4 +1,7 @@
-"""Read the boxes of MP4 files (ISO/IEC 14496-12) that may be damaged. Runs in sandboxed children only."""
+"""Read the boxes of MP4 files (ISO/IEC 14496-12) that may be damaged.
+
+This module runs in sandboxed children only.
+"""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +32,7 @@ class Box(NamedTuple):
 
 
 class Fields:
-    """A cursor over the fields of one box. It raises `MediaError` instead of reading beyond the box."""
+    """A cursor over the fields of one box. A read beyond the box raises `MediaError`."""
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self._data, self._at, self._end = data, start, min(end, len(data))
@@ -59,7 +62,7 @@ class Fields:
         return both >> 24, both & 0xFFFFFF
 
     def boxes(self) -> Iterator[Box]:
-        """Yield the boxes from here to the end of this box."""
+        """Yield the boxes from the current position to the end of this box."""
         return boxes_in(self._data, self._at, self._end)
 
     def _unpack(self, kind: Struct) -> int:
@@ -107,7 +110,7 @@ def _box_at(header: bytes, at: int, end: int) -> Box:
         if len(header) < _LARGE_HEADER:
             raise damaged("the header of a box is cut off")
         size, body = _UNSIGNED[8].unpack_from(header, _HEADER)[0], at + _LARGE_HEADER
-    # A size of 0 means "to the end of the file". It is refused, because ffmpeg never writes this size, and
+    # A size of 0 means "to the end of the file". This size is refused, because ffmpeg never writes it, and
     # because nothing could be appended to such a file.
     if size < body - at or size > end - at:
         raise damaged("the size of a box does not fit")
@@ -115,7 +118,7 @@ def _box_at(header: bytes, at: int, end: int) -> Box:
 
 
 def child(data: bytes, parent: Box, kind: bytes) -> Box:
-    """Return the only child of this kind. Raise `MediaError` if there is none, or more than one."""
+    """Return the only child of this kind. Raise `MediaError` if there is no such child, or more than one."""
     if (found := optional_child(data, parent, kind)) is None:
         raise damaged(f"the box {kind.decode('latin-1')} is missing")
     return found

@@ -38,8 +38,8 @@ _TRANSFERS = {"PQ": "16", "HLG": "18"}
 def dash_manifest(renditions: Sequence[PackagedRendition]) -> TextFile:
     """Return the manifest.
 
-    It has no `presentationTimeOffset`, because the init segments have edit lists. With both, dash.js 5.2.1
-    lost the first segment.
+    The manifest has no `presentationTimeOffset`, because the init segments have edit lists. With an offset
+    and edit lists, dash.js 5.2.1 lost the first segment.
     """
     target = target_seconds(renditions)
     videos = [one for one in renditions if isinstance(one, VideoRendition)]
@@ -85,7 +85,7 @@ def _switchable(videos: Sequence[VideoRendition]) -> list[list[VideoRendition]]:
 
 
 def _labelled(group: Sequence[Track]) -> list[tuple[Track, Label]]:
-    """Return the renditions with their labels. There is one default for each codec."""
+    """Return the renditions with their labels. Each codec has one default rendition."""
     families = dict.fromkeys(codec_family(one.codec) for one in group)
     members = [[one for one in group if codec_family(one.codec) == family] for family in families]
     return [pair for some in members for pair in zip(some, labels_of(some), strict=True)]
@@ -115,7 +115,7 @@ def _video_set(videos: Sequence[VideoRendition], target: int) -> ET.Element:
 def _trick_set(video: VideoRendition, file: KeyframeFile, of_set: int) -> ET.Element:
     """Return the adaptation set of the keyframe file, which players show during fast playback and seeks.
 
-    Its property is an `EssentialProperty`: a player that does not know this property ignores the whole set.
+    The set has an `EssentialProperty`, so a player that does not know this property ignores the whole set.
     """
     found = _adaptation_set(
         "video", VIDEO_TYPE, {"subsegmentAlignment": "true", "subsegmentStartsWithSAP": "1"}
@@ -130,7 +130,7 @@ def _trick_set(video: VideoRendition, file: KeyframeFile, of_set: int) -> ET.Ele
         width=str(video.width),
         height=str(video.height),
         sar=_ratio(video.pixel_aspect),
-        # At this rate, the keyframes have the picture rate of normal playback.
+        # At this speed, a player shows as many keyframes per second as pictures in normal playback.
         maxPlayoutRate=str(max(1, round(video.frame_rate * video.end_seconds / len(video.segments)))),
         codingDependency="false",
     )

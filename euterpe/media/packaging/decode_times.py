@@ -1,12 +1,12 @@
 """Align decode times: a video segment is decoded from the time at which its first picture is shown.
 
 With B-frames, a picture is decoded before it is shown. ffmpeg writes this delay as a shift that an edit list
-reverses, or as negative shifts. Players disagree about both. hls.js 1.7.4 ignores edit lists, and loads a
-segment twice after a change of the level (`bufferAppendNoProgress`). Shaka Player 5.2.12 places HLS segments
-by their decode times. ffmpeg's demuxer shows pictures with negative shifts up to 80 ms late. All players
-agree if the first picture of a segment is decoded at the time at which it is shown, and if no picture is
-shown before it is decoded. So this module moves the decode times of the first pictures closer together, and
-removes the edit list. It runs in sandboxed children only.
+reverses, or as negative shifts. Players treat edit lists and negative shifts differently. hls.js 1.7.4
+ignores edit lists, and loads a segment twice after a change of the level (`bufferAppendNoProgress`). Shaka
+Player 5.2.12 places HLS segments by their decode times. ffmpeg's demuxer shows pictures with negative shifts
+up to 80 ms late. All players agree if the first picture of a segment is decoded at the time at which it is
+shown, and if no picture is shown before it is decoded. So this module moves the decode times of the first
+pictures closer together, and removes the edit list. The module runs in sandboxed children only.
 """
 
 import struct
@@ -66,11 +66,11 @@ def _aligned(data: bytes, moof: Box, mdat: Box, fragment: Fragment, track: Track
 
 
 def _squeezed(natural: Sequence[int], shown: Sequence[int], last_duration: int) -> list[int]:
-    """Return decode times. The first is the presentation time of the earliest picture.
+    """Return decode times. The first decode time is the presentation time of the earliest picture.
 
-    No picture is decoded after its own presentation time, or after that of a picture that is decoded later.
-    If possible, the picture that is shown last keeps its duration, because players compute the end of the
-    segment from it.
+    No picture is decoded after its own presentation time, or after the presentation time of a picture that
+    follows it in decoding order. If possible, the picture that is shown last keeps its duration, because
+    players compute the end of the segment from it.
     """
     latest = _latest(shown)
     final = max(range(len(shown)), key=shown.__getitem__)
@@ -82,7 +82,10 @@ def _squeezed(natural: Sequence[int], shown: Sequence[int], last_duration: int) 
 
 
 def _latest(shown: Sequence[int]) -> list[int]:
-    """Return the latest possible decode times. They increase by at least one tick if there is room."""
+    """Return the latest possible decode times.
+
+    If possible, each time is at least one tick after the previous time.
+    """
     allowed = [*accumulate(reversed(shown), min)]
     rising = [*accumulate(allowed, lambda after, most: min(after - 1, most))]
     return (rising if rising[-1] == allowed[-1] else allowed)[::-1]

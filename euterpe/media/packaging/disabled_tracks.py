@@ -1,4 +1,4 @@
-"""Mark the text tracks of an MP4 or MOV file as not enabled. Runs in sandboxed children only.
+"""Mark the text tracks of an MP4 or MOV file as not enabled. This module runs in sandboxed children only.
 
 ffmpeg's muxer enables the first subtitle track, even if its disposition is not `default`. Players show
 enabled tracks, so viewers would see subtitles that they did not choose.

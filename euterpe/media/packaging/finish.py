@@ -16,11 +16,12 @@ from euterpe.media.sandbox.child_results import Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
 _LEAST_SHARE = 0.5  # the shortest last segment, as a share of the segment length
-# The maximum number of bytes that one child rewrites. Even a slow disk writes this much in its minute.
+# The maximum number of bytes that one child rewrites. A child may run for one minute, and even a slow disk
+# writes this much in a minute.
 _BYTES_PER_CALL = 512 << 20
 _SEGMENTS_PER_CALL = 1_000
 _MOST_FILE_BYTES = 16 << 30
-# In a segment of a few pictures, the last picture may lose some ticks (`decode_times`).
+# If a segment has few pictures, `decode_times` may shorten the last picture by some ticks.
 _END_TOLERANCE_S = 0.001
 
 

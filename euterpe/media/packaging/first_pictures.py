@@ -1,4 +1,7 @@
-"""Decode the first picture of each segment, without the other segments. Runs in sandboxed children only."""
+"""Decode the first picture of each segment, without the other segments.
+
+This module runs in sandboxed children only.
+"""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -17,10 +20,10 @@ _MOST_PICTURE_BYTES = 256 << 20
 
 
 def decode_first_pictures(init: str, segments: Sequence[str]) -> int:
-    """Return the number of segments. Raise `MediaError` if the first picture of one cannot be decoded alone.
+    """Decode the first picture of each segment alone, and return the number of segments.
 
-    A player that begins or switches at a segment has only its init segment and this segment. So the decoder
-    is emptied before each segment.
+    Raise `MediaError` if a picture cannot be decoded. A player that begins or switches at a segment has only
+    its init segment and this segment. So the decoder is flushed before each segment.
     """
     _, track = read_track(init)
     with named(init), opened(init) as (fd, size):

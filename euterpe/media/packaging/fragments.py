@@ -1,4 +1,4 @@
-"""Read the samples of a movie fragment (`moof` and `mdat`). Runs in sandboxed children only."""
+"""Read the samples of a movie fragment (`moof` and `mdat`). This module runs in sandboxed children only."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Fragment:
     flags: Sequence[int]
     shifts: Sequence[int]  # presentation time minus decode time
     data_start: int  # the position of the first sample in the file
-    default_flags: int  # the flags of samples for which the run gives no flags
+    default_flags: int  # the flags of samples whose run declares no flags
 
     def decode_times(self) -> list[int]:
         times, time = [], self.time
@@ -77,7 +77,7 @@ def in_moof(data: bytes, moof: Box) -> Box:
 
 
 def read_fragment(data: bytes, moof: Box, mdat: Box, defaults: Defaults, most: int) -> Fragment:
-    """Return the samples of a `moof`, whose bytes are `data`.
+    """Return the samples of a `moof`. `data` contains its bytes.
 
     Raise `MediaError` if there are more than `most` samples, if a sample lies outside the `mdat`, or if a run
     of samples does not begin where the previous run ends.
@@ -126,7 +126,7 @@ def _defaults(data: bytes, tfhd: Box, track: Defaults) -> Defaults:
 
 
 def _read_run(data: bytes, box: Box, defaults: Defaults, most: int) -> tuple[Fragment, int | None]:
-    """Return the samples of a `trun`, and the offset of the first sample from `moof` if the run has one."""
+    """Return the samples of a `trun`, and the offset of the first sample from `moof`, or None."""
     fields = fields_of(data, box)
     version, flags = fields.version_and_flags()
     # Check the number before reading. Samples without fields of their own take no bytes, so a short run could

@@ -15,7 +15,7 @@ from euterpe.media.packaging.rendition import (
 
 MASTER = "master.m3u8"
 _VERSION = 7
-# All other characters of a URI are percent-encoded. A quotation mark would end the attribute.
+# All other characters of a URI are percent-encoded, because a quotation mark would end the attribute.
 _URI_CHARACTERS = "!#$%&'()*+,-./:;=?@[]_~"
 
 
@@ -32,7 +32,8 @@ def hls_files(
 ) -> tuple[TextFile, ...]:
     """Return the playlists of a presentation, the master last.
 
-    With `key`, the caller encrypts the media segments. Init segments and subtitles are not encrypted.
+    With `key`, the playlists are for encrypted media segments, and the caller encrypts the segments. Init
+    segments and subtitles are not encrypted.
     """
     target = target_seconds(renditions)
     videos = [rendition for rendition in renditions if isinstance(rendition, VideoRendition)]

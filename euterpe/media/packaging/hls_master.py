@@ -21,7 +21,7 @@ _Attributes: TypeAlias = dict[str, str | None]
 
 @dataclass(frozen=True)
 class _AudioGroup:
-    """The audio renditions of one codec. A player chooses one of them by language."""
+    """The audio renditions of one codec. A player chooses a rendition by its language."""
 
     id: str
     members: tuple[AudioRendition, ...]
@@ -122,5 +122,5 @@ def _tag(name: str, attributes: _Attributes) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return the text in quotation marks. `safe_line` or `language_tag` has already cleaned it."""
+    """Return the text in quotation marks. `safe_line` or `language_tag` has already cleaned the text."""
     return f'"{text}"'

@@ -1,4 +1,7 @@
-"""Read the track of an init segment: codec, clock, edit list, defaults. Runs in sandboxed children only."""
+"""Read the track of an init segment: codec, clock, edit list, defaults.
+
+This module runs in sandboxed children only.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -45,7 +48,7 @@ def read_init(data: bytes) -> tuple[dict[str, Any], Track]:
 
 
 def edit_list_of(data: bytes) -> Box:
-    """Return the box with the edit list. Raise `MediaError` if there is none."""
+    """Return the box with the edit list. Raise `MediaError` if the segment has no edit list."""
     return child(data, child(data, child(data, _file(data), b"moov"), b"trak"), b"edts")
 
 
@@ -73,7 +76,10 @@ def _only_entry(data: bytes, box: Box) -> Box:
 
 
 def _edit(data: bytes, trak: Box, timescale: int, film_timescale: int) -> int:
-    """Return the media time that is shown at 0. It is negative if the track begins with an empty edit."""
+    """Return the media time that is shown at time 0.
+
+    This time is negative if the track begins with an empty edit.
+    """
     edts = optional_child(data, trak, b"edts")
     elst = optional_child(data, edts, b"elst") if edts else None
     if elst is None:

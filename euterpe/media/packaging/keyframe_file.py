@@ -1,4 +1,4 @@
-"""Copy the keyframes of a rendition into a separate file. Runs in sandboxed children only.
+"""Copy the keyframes of a rendition into a separate file. This module runs in sandboxed children only.
 
 DASH players show the keyframes during a seek. The file has the init segment, an index (`sidx`), and one
 fragment for each keyframe. A fragment lasts until the next keyframe.
@@ -22,7 +22,7 @@ _MDAT_HEADER = 8
 
 
 def write_keyframes(init: str, segments: Sequence[tuple[str, int, int]], target: str) -> dict[str, Any]:
-    """Write the first picture of each segment to `target`, and return the sizes of its parts.
+    """Write the first picture of each segment to `target`, and return the sizes of the parts of this file.
 
     A segment is given as (name, start, end), with times in ticks. Raise `MediaError` if a file has a form
     that ffmpeg does not write.

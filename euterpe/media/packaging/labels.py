@@ -18,7 +18,7 @@ class Label:
     name: str  # unique among the labels of a group
     language: str | None  # in the form of BCP 47
     is_default: bool
-    is_autoselect: bool  # a player may choose it by the viewer's language
+    is_autoselect: bool  # a player may choose the track by the viewer's language
 
 
 def labels_of(group: Sequence[PackagedRendition]) -> tuple[Label, ...]:
@@ -32,8 +32,8 @@ def labels_of(group: Sequence[PackagedRendition]) -> tuple[Label, ...]:
     default = next((place for place, rendition in enumerate(group) if rendition.is_default), None)
     if default is None and not isinstance(group[0], SubtitleRendition):
         default = 0
-    # For each language, a player may choose only one rendition automatically: the default if it has this
-    # language, else the first.
+    # For each language, a player may choose only one rendition automatically: the default rendition if it has
+    # this language, or else the first rendition with this language.
     keys = [(language, is_forced(rendition)) for language, rendition in zip(languages, group, strict=True)]
     automatic = {key: place for place, key in reversed([*enumerate(keys)])}
     if default is not None:
@@ -67,5 +67,5 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def safe_line(text: str) -> str:
-    """Return a text from the source as one short line that needs no escape in a playlist."""
+    """Return a text from the source as one short line that needs no escapes in a playlist."""
     return " ".join(_UNSAFE.sub(" ", text).split())[:_LONGEST_NAME].strip()

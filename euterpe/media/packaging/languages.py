@@ -60,7 +60,7 @@ def _entries() -> list[tuple[list[str], str]]:
 _TAGS: Mapping[str, str] = MappingProxyType({code: codes[0] for codes, _ in _entries() for code in codes})
 _CODES: Mapping[str, Sequence[str]] = MappingProxyType({codes[0]: codes for codes, _ in _entries()})
 # The codes for which ffmpeg 9 has a QuickTime language number. If a language has two codes (`fra` and `fre`,
-# `deu` and `ger`), ffmpeg knows only one of them, and writes no language for the other.
+# `deu` and `ger`), ffmpeg knows only one of the codes, and writes no language for the other code.
 _QUICKTIME_CODES = """
 amh ara asm aym aze bel bul ben tib cat ces wel dan ger dzo gre eng epo spa est baq per fin fra grn guj
 heb hin hun arm ind ice ita jpn jav geo kaz khm kan kor kas kur kir lat lao lit lav mlg mac mal mon mar
@@ -72,9 +72,10 @@ _NAMES: Mapping[str, str] = MappingProxyType({codes[0]: name for codes, name in 
 
 
 def language_tag(language: str | None) -> str | None:
-    """Return the BCP 47 tag of a language that a file declares, or None if it declares none.
+    """Return the BCP 47 tag of the language that a file declares, or None if the file declares no language.
 
-    The text comes from the source. Every tag that is returned is safe in playlists, in XML and in file names.
+    `language` comes from the source and is not trusted. Every returned tag is safe in playlists, in XML and
+    in file names.
     """
     if language is None or not _TAG.fullmatch(language):
         return None
@@ -91,7 +92,7 @@ def code_in_mp4(language: str) -> str:
 
 
 def code_in_quicktime(language: str) -> str:
-    """Return the code of the language in QuickTime's table, or the code for MP4 if the table has none."""
+    """Return the language's code in QuickTime's table, or else the code for MP4."""
     code = code_in_mp4(language)
     return next((one for one in (code, *_codes(code)) if one in _QUICKTIME), code)
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from euterpe.media.packaging.segment_facts import RenditionFacts, SegmentFacts
 
 VideoRange = Literal["SDR", "PQ", "HLG"]
-# The transfer curves PQ and HLG, by their numbers in H.273. All others are SDR.
+# The transfer curves PQ and HLG, by their numbers in H.273. All other transfer curves are SDR.
 _RANGES: Mapping[int, VideoRange] = MappingProxyType({16: "PQ", 18: "HLG"})
 _FAMILIES = {
     **{"avc1": "h264", "hvc1": "hevc", "av01": "av1", "vp09": "vp9", "wvtt": "webvtt"},
@@ -43,7 +43,8 @@ class Segment:
     duration: int  # to the start of the next segment
     size_bytes: int
     starts_with_sync: bool = True
-    keyframe: FileRange | None = None  # the bytes of the first picture; None if it is not a keyframe
+    # The bytes of the first picture; None if this picture is not a keyframe.
+    keyframe: FileRange | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,9 @@ class PackagedRendition:
 
         Round the end times and not the durations, so that rounding errors do not add up. The first duration
         includes the time before the first segment, because a player finds the start of a segment by adding
-        the durations. It also includes the priming: Shaka Player 5.2.12 compares the sum with the decode time
-        of the next segment, and without the priming it played all segments except the first one 21 ms early.
+        the durations. The first duration also includes the priming. Shaka Player 5.2.12 compares the sum with
+        the decode time of the next segment, and without the priming it played all segments except the first
+        segment 21 ms early.
         """
         ends = [
             ((segment.start + segment.duration + self.priming) * 2 * _MICROSECONDS + self.timescale)

@@ -1,4 +1,7 @@
-"""Read a sample entry of an MP4 file: codec string, size, channels. Runs in sandboxed children only."""
+"""Read a sample entry of an MP4 file: codec string, size, channels.
+
+This module runs in sandboxed children only.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -9,12 +9,12 @@ from euterpe.media.errors import MediaError
 from euterpe.media.packaging.segment_facts import RenditionFacts
 from euterpe.media.sandbox.sandbox import Sandbox
 
-# A picture of 2160 lines takes 60 ms of processor time, and a child has a minute.
+# Decoding a picture of 2160 lines takes 60 ms of processor time, and a child may run for a minute.
 _SEGMENTS_PER_CALL = 200
 
 
 def check_aligned(videos: Sequence[RenditionFacts]) -> None:
-    """Raise `MediaError` if the renditions of one picture do not have the same segments.
+    """Raise `MediaError` if the segments of video renditions differ in their starts or picture counts.
 
     Otherwise a player that changes the rendition would repeat or miss pictures.
     """

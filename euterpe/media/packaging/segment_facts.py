@@ -41,7 +41,7 @@ class TrackFacts:
     kind: Literal["video", "audio"]
     codec: CodecString  # in the form of RFC 6381
     timescale: Positive
-    edit_start: Ticks  # the media time that is shown at 0
+    edit_start: Ticks  # the media time that is shown at time 0
     width: Positive | None
     height: Positive | None
     pixel_width: Positive
@@ -61,8 +61,8 @@ class SegmentFacts:
     size_bytes: int
     samples: int
     starts_with_sync: bool
-    body_start: int  # the position of its first `moof`
-    keyframe_end: int  # the end of its first sample, if this is a sync sample
+    body_start: int  # the position of the first `moof` of the segment
+    keyframe_end: int  # the end of the first sample, if this is a sync sample
     shortest: int  # the shortest time between two pictures
     longest: int
     # The number of pictures, and the length in ticks, of the half second with the most pictures.
@@ -73,7 +73,10 @@ class SegmentFacts:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _Columns:
-    """The child's answer for its segments. `_rows` checks that all columns are equally long."""
+    """The child's answer: for each fact, a column with one value per segment.
+
+    `_rows` checks that all columns are equally long.
+    """
 
     starts: tuple[Ticks, ...]
     ends: tuple[Ticks, ...]

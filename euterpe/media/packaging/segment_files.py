@@ -1,7 +1,7 @@
-"""Open and replace the files of a rendition without following links. Runs in sandboxed children only.
+"""Open and replace the files of a rendition without following links.
 
-The encoder could write to the folder and may have been compromised, so any name may be a link or a special
-file.
+This module runs in sandboxed children only. The encoder could write to the folder and may have been
+compromised, so any name may be a link or a special file.
 """
 
 import os

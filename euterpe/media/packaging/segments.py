@@ -1,4 +1,7 @@
-"""Read the times, sizes and keyframes of a rendition's segments. Runs in sandboxed children only."""
+"""Read the times, sizes and keyframes of a rendition's segments.
+
+This module runs in sandboxed children only.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Append a short last segment to the segment before it. Runs in sandboxed children only.
+"""Append a short last segment to the segment before it. This module runs in sandboxed children only.
 
 hls.js 1.7.4 stalled for ever at a last segment with 6.5 ms of Opus, and never reported the end.
 """

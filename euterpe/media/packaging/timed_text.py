@@ -29,10 +29,11 @@ _Sample = tuple[int, bytes]  # (length in ticks, data)
 
 
 def timed_text(cues: Sequence[Cue], *, is_forced: bool = False) -> bytes:
-    """Return the file. Its samples follow each other without gaps. A time without a cue gets an empty sample.
+    """Return the file.
 
-    If there are no cues, the only sample is a space, because muxers leave out a track without text. Raise
-    `MediaError` if the samples take more than 16 MiB, which only overlapping cues can cause.
+    The samples follow each other without gaps, with an empty sample for a time without a cue. If there are no
+    cues, the only sample is a space, because muxers leave out a track without text. Raise `MediaError` if the
+    samples take more than 16 MiB, which only overlapping cues can cause.
     """
     samples = [*_samples(cues)] or [(1, _text([" "]))]
     head = _box(b"ftyp", b"isom", bytes(4), b"isommp42")

@@ -13,8 +13,8 @@ from euterpe.media.packaging.rendition import TEXT_TYPE, Segment, SubtitleRendit
 _SEGMENT_HEADER = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:0,LOCAL:00:00:00.000\n"
 _FILE_HEADER = "WEBVTT\n"
 _TICKS = 1000  # in a second
-# The limit of a track in all its files. A long cue is repeated in many segments. The subtitles of a film of
-# four hours have 0.3 million characters.
+# The size limit of a track, over all its files. A long cue is repeated in many segments. The subtitles of a
+# film of four hours have 0.3 million characters.
 _MOST_CHARACTERS = 50_000_000
 _LINE_ENDS = re.compile("\r\n|[\n\x0b-\r\x1c-\x1e\x85\u2028\u2029]")
 # Control characters, halves of surrogate pairs and non-characters.
@@ -39,7 +39,7 @@ class PackagedSubtitles:
 
 
 class _Block(NamedTuple):
-    """A cue in the form in which it is written. Times are milliseconds."""
+    """A cue as text for a WebVTT file. Times are milliseconds."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ def package_subtitles(
 ) -> PackagedSubtitles:
     """Return the files of a subtitle track. Each segment contains every cue that is shown during the segment.
 
-    Raise `MediaError` if the files would be too large, because many cues are shown for a long time.
+    Raise `MediaError` if the files would be too large. This happens if many cues are shown for a long time.
     """
     blocks = _blocks(cues)
     step, end = max(1, round(segment_seconds * _TICKS)), max(1, round(duration_seconds * _TICKS))
@@ -110,7 +110,7 @@ def _by_segment(blocks: Sequence[_Block], step: int, count: int) -> list[list[st
 
 
 def _block(cue: Cue) -> _Block | None:
-    """Return the cue in the form in which it is written, or None if it would show nothing."""
+    """Return the cue as text for a WebVTT file, or None if the cue would show nothing."""
     start, end = max(0, round(cue.start * _TICKS)), round(cue.end * _TICKS)
     text = _escaped(cue.text)
     if end <= start or not text:

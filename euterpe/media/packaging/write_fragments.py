@@ -1,4 +1,4 @@
-"""Write movie fragments and their index, as bytes. Runs in sandboxed children only."""
+"""Write movie fragments and their index, as bytes. This module runs in sandboxed children only."""
 
 import struct
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _STARTS_WITH_KEYFRAME = 0x90000000  # in `sidx`: each subsegment begins with a S
 
 
 def moof_box(data: bytes, moof: Box, samples: Fragment, before_the_data: int = 8) -> bytes:
-    """Return a copy of a `moof`, whose bytes are `data`, with other samples in one run.
+    """Return a copy of a `moof` with other samples in one run. `data` contains the bytes of the `moof`.
 
     The first sample must be `before_the_data` bytes after the end of the `moof`.
     """
@@ -57,7 +57,7 @@ def _moof(data: bytes, moof: Box, samples: Fragment, offset: int) -> bytes:
 def _run(samples: Fragment, offset: int) -> bytes:
     """Return the fields of a `trun`.
 
-    Leave out the flags if possible, because they take 4 bytes per sample.
+    Leave out the flags of samples if possible, because they take 4 bytes per sample.
     """
     is_usual = all(flags == samples.default_flags for flags in samples.flags[1:])
     flags = RUN_OFFSET | RUN_DURATION | RUN_SIZE | RUN_SHIFT | (RUN_FIRST_FLAGS if is_usual else RUN_FLAGS)

@@ -34,7 +34,7 @@ def add_adaptive(
     material: Material,
     subtitles: Sequence[StreamInfo] = (),
 ) -> AdaptivePlan:
-    """Add the renditions of an output, and return how to package them."""
+    """Add the renditions of an output, and return the plan of their packaging."""
     settings = _settings(output, material.watermark)
     shown = shown_size(video, output.crop, output.rotate)
     rungs, warnings = steps(output.video.ladder, shown, output.video.codec, output.name)

@@ -44,7 +44,8 @@ _NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
 _QUEUE = ("-max_muxing_queue_size", "4096")
 _FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
 # Drop our empty samples of two bytes, which fill the times without text. ffmpeg's muxer adds its own empty
-# samples, and with both kinds it failed in a fragmented film ("Assertion next_dts >= 0").
+# samples, and if a fragmented film had empty samples of both kinds, the muxer failed ("Assertion next_dts >=
+# 0").
 _WITHOUT_GAPS = "noise=drop=not(size-2)"
 STILL_CODECS: Mapping[StillFormat, Codec] = {
     "jpeg": IMAGE_CODECS["jpeg"],
@@ -132,7 +133,7 @@ def _read_only(place: int, stream: int, source: Input) -> Iterator[str]:
 
 
 def _container(plan: Plan, one: Input) -> Iterator[str]:
-    """Yield the options that allow one container, its decoders, and no protocol except the open file."""
+    """Yield the options that allow one container, the decoders for it, and no protocol except open files."""
     if one.watermark is None:
         pinned = {**DEMUXER_OPTIONS, "format_whitelist": plan.container, "f": plan.container}
     else:
@@ -149,7 +150,7 @@ def _input(one: Input, threads: int) -> Iterator[str]:
         yield from ("-apply_cropping", "codec")
     if one.is_sample:
         # Without this option, ffmpeg rebuilds the filters of all samples when the size of the pictures
-        # changes. It hung in this case.
+        # changes. This made ffmpeg hang.
         yield from ("-reinit_filter", "0")
     if one.keyframes_only:
         yield from ("-skip_frame", "nokey")
@@ -235,7 +236,8 @@ def _tags(file: File, part: Input) -> Iterator[str]:
     source = str(file.input)
     yield from ("-map_metadata", source, "-map_chapters", source) if file.keeps_tags else _NO_TAGS
     if file.keeps_tags and part.seconds is not None and part.lead_in is None:
-        # The `-t` of the input does not end the chapters. The streams end there anyway.
+        # The `-t` of the input does not cut the chapters, so set `-t` for the output too. The streams end at
+        # this time in any case.
         yield from ("-t", f"{part.seconds:.6f}")
     for tag in file.tags:
         yield from ("-metadata", f"{tag.name}={tag.text}")

@@ -76,7 +76,7 @@ class CommandBuilder:
         return _place(self.copies, node)
 
     def first_passes(self) -> "CommandBuilder | None":
-        """Return the command with the first passes of all two-pass encodes, or None if there are none."""
+        """Return the command with the first passes of all two-pass encodes, or None without such encodes."""
         first = CommandBuilder(seconds=self.seconds)
         for video in self.videos:
             if video.pass_number is None:

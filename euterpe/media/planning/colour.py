@@ -60,7 +60,8 @@ def _usual(video: StreamInfo) -> PictureColour:
 def output_colour(given: PictureColour, *, keeps_hdr: bool) -> PictureColour:
     """Return the colour of the encoded pictures.
 
-    HDR is kept if requested. RGB, BT.2020 and other HDR become BT.709, and other SDR keeps its matrix.
+    HDR (PQ or HLG) is kept with `keeps_hdr`, and becomes BT.709 without it. SDR in BT.2020 or RGB becomes
+    BT.709. All other SDR keeps its primaries and its matrix.
     """
     if keeps_hdr and given.transfer in (_PQ, _HLG):
         return PictureColour(_BT2020_PRIMARIES, given.transfer, 9)

@@ -21,14 +21,14 @@ from euterpe.media.source.media_info import MediaInfo, StreamInfo
 _OF_OUTPUT = frozenset({"name", "type", "optional", "video", "audio", "subtitles", "metadata", "fragmented"})
 # A copy is equal to the source, so it reaches every requested quality.
 _OF_QUALITY = frozenset({"measure", "vmaf_min"})
-# Fields that change the picture. The sound beside it may still be copied.
+# Fields that change the picture. The sound of the output may still be copied.
 _OF_PICTURES = frozenset({"crop", "rotate", "pad", "watermark"})
 _OF_VIDEO = frozenset({"codec", "height", "bitrate_kbps", "fps", "hdr", "copy"})
 _OF_AUDIO = frozenset({"codec", "bitrate_kbps", "channels", "language", "copy"})
-# Containers that keep the time and the order of each packet. AVI, ASF and MXF do not.
+# Containers that keep the time and the order of each packet. AVI, ASF and MXF do not keep them.
 _SOURCES = frozenset({"mov", "matroska", "mpegts", "mp3", "aac", "flac", "ogg"})
 # The profiles that browsers, phones and televisions decode. "Baseline" allows slices in any order, which few
-# of them decode.
+# players decode.
 _PROFILES = {
     "h264": frozenset({"Constrained Baseline", "Main", "High"}),
     "hevc": frozenset({"Main", "Main 10"}),
@@ -40,14 +40,14 @@ _SELF_DESCRIBED = frozenset({"mpegts", "aac"})
 _EIGHT_BITS, _TEN_BITS = "yuv420p", "yuv420p10le"
 # Encoders miss the requested rate by a few percent: AAC at 128 kbit/s measures up to 131 kbit/s.
 _RATE_TOLERANCE = 1.05
-# The maximum difference between the start of a copied sound and the start of the output. Encoders begin up to
-# 0.1 s before the first picture, or one packet after it.
+# The maximum difference between the start of a copied sound and the start of the output. In the files of
+# usual encoders, sound begins up to 0.1 s before the first picture, or one packet after it.
 _MOST_APART_S = 0.1
 _SQUARE_TOLERANCE = 0.001
 
 
 def with_copies(output: FilmOutput | SoundOutput, info: MediaInfo, material: Material) -> Material:
-    """Return the material with the streams that are to be copied marked."""
+    """Return the material, with a mark on each stream that is to be copied."""
     given = _given(output)
     if not given <= _OF_OUTPUT | _OF_PICTURES | _OF_QUALITY or info.container not in _SOURCES:
         return material

@@ -45,7 +45,7 @@ _MUXERS: dict[str, Muxer] = {
 def add_film(
     builder: CommandBuilder, output: Film, material: Material, subtitles: Sequence[SubtitleTrack] = ()
 ) -> None:
-    """Add a file with pictures, sound and subtitles. If the source has no sound, the file has none."""
+    """Add a file with pictures, sound and subtitles. If the source has no sound, the file has no sound."""
     tracks, video = list[MuxedTrack](), material.video
     if video is not None and output.video is not None:
         tracks.append(_picture(builder, output, output.video, material, video))

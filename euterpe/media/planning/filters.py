@@ -38,8 +38,8 @@ _TRANSFERS = {
     **{1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "linear"},
     **{13: "iec61966-2-1", 14: "bt2020-10", 15: "bt2020-12", 16: "smpte2084", 18: "arib-std-b67"},
 }
-# Leave out a picture that has the time of the picture before it, or an earlier time: two pictures at one time
-# failed the muxers of MP4 and of segments ("Non-monotonic DTS"). Screen recorders make such films.
+# Leave out a picture whose time is not after the time of the previous picture. With two pictures at one time,
+# the muxers of MP4 and of segments failed ("Non-monotonic DTS"). Screen recorders make such films.
 _LATER_PICTURES = "select='isnan(prev_selected_pts)+gt(pts,prev_selected_pts)'"
 _TURNS = {90: "transpose=clock", 180: "hflip,vflip", 270: "transpose=cclock"}
 # The tone curve is linear up to this share of the white level (203 nits), and compresses above it. An SDR
@@ -52,8 +52,8 @@ _HDR_METADATA = ("MASTERING_DISPLAY_METADATA", "CONTENT_LIGHT_LEVEL")
 def graph(command: Command) -> str:
     """Return the filter graph.
 
-    It ends in `[v0]` for the first video track, `[r0]` for the same pictures if their quality is measured,
-    `[a0]` for the first audio track, and `[t0]` for the first product, if that is a still.
+    The graph ends in `[v0]` for the first video track, `[r0]` for the same pictures if their quality is
+    measured, `[a0]` for the first audio track, and `[t0]` for the first product, if that is a still.
     """
     pictures = [*_picture_chains(command), *_scale_chains(command)]
     chains = [*pictures, *watermark_chains(command), *sound_chains(command)]
@@ -61,7 +61,7 @@ def graph(command: Command) -> str:
 
 
 def metadata_graphs(command: Command) -> Iterator[str]:
-    """Yield a separate graph for each video track whose HDR metadata the container takes from its pictures.
+    """Yield a separate graph for each video track that gets its HDR metadata from its pictures.
 
     ffmpeg passes such metadata only to the first output of a graph.
     """
@@ -71,7 +71,7 @@ def metadata_graphs(command: Command) -> Iterator[str]:
 
 
 def video_label(video: VideoTrack, place: int) -> str:
-    """Return the label of the pictures that are encoded. x265 gets the HDR metadata as parameters instead."""
+    """Return the label of the pictures to encode. x265 gets the HDR metadata as parameters instead."""
     return f"[h{place}]" if video.hdr is not None and video.codec != "hevc" else f"[v{place}]"
 
 
@@ -90,7 +90,7 @@ def _decoded(picture: Picture) -> str:
     if (joined := picture.joined) is None:
         return f"[{picture.input}:{picture.stream}]"
     places = range(picture.input, picture.input + joined.count)
-    # `concat` fails if the pictures differ in size, and in some sources they do.
+    # Scale all pictures to one size, because some sources change their size, and `concat` would then fail.
     same = f"setpts=PTS-STARTPTS,scale={joined.width}:{joined.height},setsar=1"
     parts = "".join(f"[{place}:{picture.stream}]{same}[j{place}];" for place in places)
     return f"{parts}{''.join(f'[j{place}]' for place in places)}concat=n={joined.count},"
@@ -103,7 +103,7 @@ def _changes(picture: Picture, source: Input, largest: Scale) -> Iterator[str]:
     if picture.deinterlacing != "none":
         yield f"bwdif=mode=send_{picture.deinterlacing}:deint=interlaced"
     if picture.fps is not None:
-        # By default a film that is shorter than half a picture of this rate would have no picture.
+        # By default, a film that is shorter than half the duration of a picture would have no picture.
         yield f"fps={picture.fps:g}:eof_action=pass"
     yield from _picks(picture)
     if picture.cut is not None:
@@ -117,7 +117,7 @@ def _changes(picture: Picture, source: Input, largest: Scale) -> Iterator[str]:
 
 
 def _without_bursts(most_fps: float) -> str:
-    """Return the filter that leaves out pictures, so that no part has more than `most_fps`.
+    """Return the filter that leaves out pictures, so that no part of the film exceeds `most_fps`.
 
     Register 0 has the time at which the next picture would be due at this rate (the generic cell rate
     algorithm). A picture may be early by `JITTER_PICTURES`, so that jitter loses no picture.
@@ -129,13 +129,13 @@ def _without_bursts(most_fps: float) -> str:
 
 
 def _times(picture: Picture) -> str:
-    # Without `round`, ffmpeg cuts off the fraction. The clock of Theora has one tick for each picture, so its
-    # first two pictures got the same time.
+    # Without `round`, ffmpeg cuts off the fraction. The clock of Theora has one tick for each picture, so
+    # without `round` the first two pictures got the same time.
     moved = f"round(PTS-({picture.shift:.6f})/TB)" if picture.shift else "PTS"
     if not picture.lead:
         return f"setpts={moved}"
     # `tpad` delays the pictures by a whole number of black pictures, which is not exact. The last `setpts`
-    # sets the exact times of the black pictures and of the others.
+    # sets the exact times of all pictures.
     count = max(1, round(picture.lead * BLACK_FPS))
     black = f"N*{picture.lead:.6f}/{count}/TB"
     others = f"st(0,if(eq(N,{count}),PTS,ld(0)));PTS-ld(0)+{picture.lead:.6f}/TB"
@@ -152,11 +152,11 @@ def _part(source: Input) -> Iterator[str]:
 def _picks(picture: Picture) -> Iterator[str]:
     match picture.pick:
         case Moment(lead=lead):
-            # A moment after the last picture gets the last picture.
+            # If the moment is after the last picture, the last picture is used.
             yield f"tpad=stop=-1:stop_mode=clone,select='gte(t,-{lead:.6f})',trim=end_frame=1"
         case Every(seconds=seconds, count=count):
             first = f"isnan(prev_selected_t)+gt(floor(t/{seconds}),floor(prev_selected_t/{seconds}))"
-            # An interval without a picture gets the picture before it.
+            # For an interval without a picture, the previous picture is used.
             yield f"select='{first}',fps=1/{seconds}:start_time=0:round=down:eof_action=pass"
             yield f"tpad=stop=-1:stop_mode=clone,trim=end_frame={count}"
         case Best(count=count):

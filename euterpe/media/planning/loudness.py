@@ -28,8 +28,8 @@ _ROUNDING_DB = 0.05
 _UNHEARD_DB = 0.1
 
 
-# LAME lowers the level of sound at a constant bit rate. Its table has pairs of the highest bit rate in kbit/s
-# and the loss in dB.
+# LAME lowers the level of sound at a constant bit rate. `_LAME_LOSSES` has pairs of the highest bit rate in
+# kbit/s and the loss in dB.
 _MPEG1_RATE = 32_000
 _LAME_LOSSES = ((176, 0.45), (208, 0.26), (240, 0.18))
 
@@ -38,7 +38,7 @@ _LAME_LOSSES = ((176, 0.45), (208, 0.26), (240, 0.18))
 class MeasuredLoudness:
     """The integrated loudness in LUFS, and the highest true peak of all channels in dBTP.
 
-    Both are None for a sound that is silent or shorter than one measurement block of 0.4 s.
+    Both values are None for a sound that is silent or shorter than one measurement block of 0.4 s.
     """
 
     lufs: float | None
@@ -54,7 +54,7 @@ def loudness_goal(wanted: Loudness | None, codec: str, kbps: int | None, rate: i
 
 
 def _lame_loss(kbps: int, rate: int) -> float:
-    if rate < _MPEG1_RATE:  # such files have at most 160 kbit/s
+    if rate < _MPEG1_RATE:  # at these sample rates, MP3 has at most 160 kbit/s
         return _LAME_LOSSES[0][1]
     return next((loss for most, loss in _LAME_LOSSES if kbps <= most), 0.0)
 

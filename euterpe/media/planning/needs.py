@@ -36,8 +36,8 @@ from euterpe.media.planning.tree import (
     Still,
 )
 
-# What some job may need. The filters are those that a build of ffmpeg may lack, because they need a library
-# (libzimg, libvmaf) or the GPL.
+# All features that a job may need. The filters are those that a build of ffmpeg may lack, because they need a
+# library (libzimg, libvmaf) or the GPL.
 ALL_FEATURES = FfmpegFeatures(
     encoders=frozenset(codec.encoder for codec in CODECS.values()),
     muxers=frozenset({*get_args(Muxer), *STILL_MUXERS.values(), "dash", "null"}),
@@ -47,9 +47,10 @@ _LABELS_AND_QUOTES = re.compile(r"\[[^\]]*\]|'[^']*'")
 
 
 def needs_of_outputs(outputs: Sequence[OutputSpec]) -> FfmpegFeatures:
-    """Return the encoders that the outputs surely need, whatever is in the source.
+    """Return the encoders that the outputs need for every source.
 
-    The sound of a film is left out, because the source may have none, and so is a stream that may be copied.
+    The sound of a film is left out, because the source may have no sound. A stream that may be copied is left
+    out too.
     """
     return FfmpegFeatures(encoders=frozenset(name for output in outputs for name in _encoders_of(output)))
 
@@ -105,7 +106,7 @@ def _needs_of(command: Command) -> FfmpegFeatures:
 
 
 def _filters_of(command: Command) -> Iterator[str]:
-    # A goal of loudness has no filter before it is measured. Its filter is `volume`.
+    # A sound with a loudness goal has no `volume` filter before the loudness is measured, but will need one.
     sounds = tuple(replace(sound, gain=None) for sound in command.sounds)
     if sounds != command.sounds:
         yield "volume"

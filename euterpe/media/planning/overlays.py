@@ -6,15 +6,16 @@ from euterpe.media.planning.tree import Command, Overlay, Picture, PictureColour
 
 _SWSCALE_MATRICES = {1: "bt709", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 9: "bt2020"}
 _PQ, _HLG, _WHITE_NITS = 16, 18, 203
-# A watermark has one picture. Its time is before every picture of the source, so that the filter lays it over
-# all pictures. Its time base of whole seconds does not change the time base of the source.
+# A watermark has one picture. The time of this picture is before every picture of the source, so that the
+# filter lays it over all pictures. The time base of whole seconds does not change the time base of the
+# source.
 _ALWAYS = "settb=1,setpts=-1000000"
 # The planes to merge: luma and alpha of the first picture, and chroma of the second picture.
 _PLANES = "map0s=0:map0p=0:map1s=1:map1p=1:map2s=1:map2p=2:map3s=0:map3p=3"
 
 
 def watermark_chains(command: Command) -> Iterator[str]:
-    """Yield, for each watermark, a chain that reads it, and chains that make it in each size.
+    """Yield, for each watermark, a chain that reads it, and a chain for each of its sizes.
 
     If scale N of the command has an overlay, the chains for it end in the label `[wN]`.
     """
@@ -58,7 +59,7 @@ def _read(source: int, one: Overlay, ending: str) -> Iterator[str]:
 
 
 def _sized(place: int, one: Overlay, picture: Picture) -> Iterator[str]:
-    """Yield the chains that make the watermark in the size of `one` and in the colour of the picture.
+    """Yield the chains that convert the watermark to the size of `one` and to the colour of the picture.
 
     The chroma for 4:2:0 comes from a copy of half the size, in which each pixel is weighted by its alpha.
     """
@@ -75,7 +76,7 @@ def _sized(place: int, one: Overlay, picture: Picture) -> Iterator[str]:
 def _converted(given: PictureColour, picture: Picture) -> str:
     """Return the filter that converts RGB to the colour of the picture. In HDR, white becomes 203 nits.
 
-    The transfer curves of sRGB and of SDR video are treated as equal, because players show both alike.
+    The transfer curves of sRGB and of SDR video are treated as equal, because players show both curves alike.
     """
     made = picture.colour
     is_hdr = made.transfer in (_PQ, _HLG)

@@ -17,7 +17,7 @@ _MOST_FPS = 60.0
 # A rate up to this limit is not changed, so that 59.94 and 60 are treated in the same way.
 _ABOUT_SIXTY = 60.5
 _SAME_RATE = 1.005
-# A picture may be early by the time of this many pictures.
+# A picture may come early by up to this many picture durations.
 JITTER_PICTURES = 3
 
 
@@ -61,7 +61,7 @@ def _upright(video: StreamInfo) -> tuple[float, float]:
 def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
     """Return the part that the crop keeps, in decoded pixels.
 
-    These may have another aspect than shown pixels.
+    Decoded pixels may have another aspect ratio than shown pixels.
     """
     if crop is None:
         return None
@@ -73,7 +73,7 @@ def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
         even_below(size.width / across),
         even_below(size.height / down),
     )
-    # If decoded pixels are very wide, several shown pixels may be less than one decoded pixel.
+    # If decoded pixels are very wide, several shown pixels may be narrower than one decoded pixel.
     if min(area.width, area.height) < 2:
         raise _nothing_left()
     return area
@@ -107,7 +107,7 @@ def checked(size: Size, codec: str) -> Size:
 
 
 def padded(size: Size, pad: Pad | None) -> Size | None:
-    """Return the size with black bars that give it the aspect of `pad`, or None if it needs no bars."""
+    """Return the size with black bars, in the aspect ratio of `pad`, or None if no bars are needed."""
     if pad is None:
         return None
     ratio = float(pad.ratio)
@@ -128,13 +128,13 @@ def frame_rate(video: StreamInfo, most: float | None) -> float | None:
 def burst_rate(video: StreamInfo, most: float | None) -> float | None:
     """Return the rate to which bursts are thinned, or None if all pictures get a constant rate.
 
-    The mean rate of a source says nothing about its bursts.
+    A source with a low mean rate may contain bursts too.
     """
     return round(_tolerated_rate(video, most), 6) if frame_rate(video, most) is None else None
 
 
 def has_bursts(video: StreamInfo, most: float | None) -> bool:
-    """Return whether pictures will be left out because too many follow each other closely."""
+    """Return whether pictures will be left out because too many of them follow in a short time."""
     limit = burst_rate(video, most)
     if limit is None or video.busiest_fps is None:
         return False

@@ -66,9 +66,9 @@ def plan(
 ) -> Plan:
     """Return the plan that makes `outputs` from the source that `info` describes, with these watermarks.
 
-    `threads` is the number of decoder threads; it does not change the decoded pictures, unless the source is
-    damaged. An optional output that cannot be made becomes a warning, and so does a source that is cut off,
-    with `allow_truncated`. Raise `MediaError` for any other output that cannot be made.
+    `threads` is the number of decoder threads. This number does not change the decoded pictures, unless the
+    source is damaged. An optional output that cannot be made becomes a warning. With `allow_truncated`, a
+    source that is cut off becomes a warning too. Raise `MediaError` for any other output that cannot be made.
     """
     if not allow_truncated:
         refuse_truncated(info)
@@ -78,8 +78,8 @@ def plan(
         planner.add(output)
     made = Plan(
         container=info.container,
-        # A decoder repairs a damaged picture with what its threads have decoded until then: 5 numbers of
-        # threads made 5 films.
+        # A decoder repairs a damaged picture with the data that its threads have decoded until then: 5
+        # different numbers of threads made 5 different films.
         decoder_threads=1 if allow_truncated else threads,
         tolerates_damage=allow_truncated,
         commands=tuple(numbered((*planner.tracked_commands(), *planner.commands))),
@@ -219,7 +219,10 @@ class _Planner:
         return part_input(self.info, output.start, output.end)
 
     def _sounds(self, output: Tracked, source: Input) -> tuple[Chosen, ...]:
-        """Return the sounds of an output. A part may lie before or after a sound, which is then left out."""
+        """Return the sounds of an output.
+
+        Leave out a sound that has no data in the output's part of the source.
+        """
         sounds = chosen_sounds(output.audio, self.info, _default_sound(output))
         if source.start is None:
             return sounds

@@ -1,6 +1,6 @@
 """Measured quality: choose the metrics of an encode, and encode and measure with one command.
 
-ffmpeg decodes what it has just encoded (a loopback decoder), and compares it with the pictures that went into
+ffmpeg decodes the pictures that it has just encoded (a loopback decoder), and compares them with the input of
 the encoder. So the source is decoded only once. For 12 s of 720 lines, the encode took 4.4 s of processor
 time. VMAF added 1.1 s in the same command, or 5.6 s as a measurement of the finished file.
 """
@@ -35,15 +35,16 @@ LOGS = ".quality"
 # measurement then take 1.2 times the processor time of an x264 encode alone. Intervals of 4, 5 or 8 are
 # wrong, because encoders make better pictures at such intervals: every 5th picture of a film by x265 scored
 # 4.5 too high. For a short film, VMAF is computed for every 3rd picture, which takes 1.3 times the processor
-# time. For 50 pictures, the score is then within 0.2 of the score of all pictures; with every 7th picture,
-# within 0.5.
+# time. For a film of 50 pictures, this score differs by up to 0.2 from the score of all pictures. With every
+# 7th picture, the score differs by up to 0.5.
 _INTERVAL, _SHORT_INTERVAL = 7, 3
 _SHORT_SECONDS = 10.0
 # This model is for a screen of 1080 lines. For larger pictures there is a model for 2160 lines.
 _MODEL: VmafModel = "vmaf_v0.6.1"
 _LARGE_MODEL: VmafModel = "vmaf_4k_v0.6.1"
 _LARGE_PIXELS = 2560 * 1440
-# libvmaf crashed at a side of 16 pixels, and worked at 18. It scales the pictures down by 16 to compare them.
+# libvmaf crashed at a side of 16 pixels, and worked at 18. libvmaf scales the pictures down by 16 to compare
+# them.
 _LEAST_SIDE = 32
 
 
@@ -90,7 +91,7 @@ def _is_defined(metric: Metric, size: Size, *, is_hdr: bool) -> bool:
 
 
 def quality_warnings(wanted: Wanted, videos: Iterable[VideoTrack], output: str) -> list[PlanWarning]:
-    """Return a warning that names the requested metrics that some of these encodes cannot have."""
+    """Return a warning with the requested metrics that are not measured for some of these encodes."""
     measured = [set(one.quality.metrics if one.quality else ()) for one in videos]
     missing = [metric for metric in wanted.metrics if any(metric not in one for one in measured)]
     if not missing:

@@ -30,10 +30,10 @@ from euterpe.media.planning.tree import (
 )
 from euterpe.media.source.media_info import MediaInfo
 
-# A film of up to 10 s is its own sample. For a longer film, samples of 2 % of its length are enough. Four
-# encodes of the samples and their measurement took 10 % of the processor time of the whole encode (180 s of
-# 360 lines by x264), and 18 % with samples of 3 % of 120 s. The samples are 3 to 32 s in total, which is more
-# than 2 % for a film below 150 s.
+# The sample of a film of up to 10 s is the whole film. For a longer film, samples of 2 % of its length are
+# enough. For 180 s of 360 lines by x264, the four encodes of the samples and their measurement took 10 % of
+# the processor time of the whole encode. For 120 s, with samples of 3 %, they took 18 %. The samples are 3 to
+# 32 s in total, which is more than 2 % for a film below 150 s.
 _WHOLE_SECONDS = 10.0
 _SHARE, _LEAST_SECONDS, _MOST_SECONDS = 0.02, 3.0, 32.0
 _FEW, _MANY, _MANY_FROM = 3, 8, 8.0
@@ -43,7 +43,8 @@ _INTERVAL = 3
 # The error, 101 - VMAF, grows by about the same factor with each step of the rate factor. For seven pairs of
 # film and encoder, the scores between the four factors were predicted within 0.5 above VMAF 85.
 _PERFECT = 101.0
-# A prediction is right within 1 point. There is a warning if the prediction exceeds the target by more.
+# A prediction is right within 1 point. If the prediction exceeds the target by more, the requester gets a
+# warning.
 _TOLERANCE = 1.0
 
 
@@ -63,7 +64,7 @@ class CrfPrediction:
 
 
 def chosen(crfs: Sequence[int], vmaf: Sequence[float], target: float) -> CrfPrediction:
-    """Return the highest searched factor whose predicted VMAF reaches the target, or else the lowest one."""
+    """Return the highest factor with a predicted VMAF of at least the target, or else the lowest factor."""
     curve = [CrfPrediction(crf, _predicted(crfs, vmaf, crf)) for crf in range(crfs[0], crfs[-1] + 1)]
     return next((one for one in reversed(curve) if one.predicted_vmaf >= target), curve[0])
 

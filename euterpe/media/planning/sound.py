@@ -37,7 +37,10 @@ class Chosen:
 
 
 def chosen_sounds(wanted: Wanted, info: MediaInfo, default_codec: str) -> tuple[Chosen, ...]:
-    """Return the sound tracks to make, the default track first. Return none for a source without sound."""
+    """Return the sound tracks to make, the default track first.
+
+    Return an empty tuple for a source without sound.
+    """
     found = list(dict.fromkeys(_pairs(wanted, info)))
     return tuple(
         Chosen(
@@ -133,13 +136,13 @@ def _channels_with_lfe(codec: Codec, stream: StreamInfo, source: int) -> int:
     """
     if codec.name == "aac" and source == _OF_6_1:
         return _OF_7_1  # browsers do not read the table that AAC needs for 6.1 and 7.0
-    # ffmpeg takes three channels without a layout for 2.1.
+    # If three channels have no layout, ffmpeg assumes 2.1.
     layout = stream.layout or ("2.1" if source == _OF_2_1 else "")
     return _OF_5_1 if _OF_2_1 <= source < _OF_5_1 and _LFE.match(layout) else source
 
 
 def _lost_heights(one: Chosen) -> str | None:
-    """Return the layout of the source if it has height channels that the codec mixes into others."""
+    """Return the source's layout if it has height channels that the codec mixes into other channels."""
     layout = one.stream.layout
     is_mixed = one.codec in ("aac", "opus") and channels_of(one) == one.stream.channels
     return layout if is_mixed and layout and _HEIGHTS.match(layout) else None

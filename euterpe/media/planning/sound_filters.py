@@ -17,7 +17,7 @@ def sound_chains(command: Command) -> Iterator[str]:
 
 
 def loudness_graph(sound: Sound, source: Input) -> str:
-    """Return the graph that measures the loudness of a sound of this input. It ends in `[a0]`.
+    """Return the graph that measures the loudness of a sound of this input. The graph ends in `[a0]`.
 
     The silence that is added before a late sound is left out, because EBU R 128 does not count silence.
     """
@@ -32,7 +32,7 @@ def _prepared(sound: Sound, source: Input, *, is_float: bool) -> Iterator[str]:
     # Fill or cut errors of more than 20 ms, stretch the sound to remove smaller errors, and begin at 0.
     yield f"aresample={sound.rate}:async=200:min_comp=0.002:min_hard_comp=0.02:first_pts=0"
     # ffmpeg makes a mix of integer samples quieter, so that it cannot exceed full scale. The gain must apply
-    # to the same mix that was measured, so both use floating point.
+    # to the same mix that was measured, so the measurement and the encode use floating point.
     formats = ["sample_fmts=fltp"] if is_float else []
     layouts = [f"channel_layouts={sound.layout}"] if sound.layout != "keep" else []
     if formats or layouts:

@@ -41,12 +41,12 @@ _THUMBNAIL_LINES, _MOST_ROWS, _LONGEST_JPEG_SIDE = 90, 10, 65_500
 # The maximum number of thumbnails of all sprites of a job. This is enough for a picture every nine seconds of
 # a 24-hour source, and makes at most 1,000 sheets.
 _MOST_SMALL_PICTURES = 10_000
-# The number of pictures that `best` compares. Only keyframes are decoded if there are enough of them: 100
-# keyframes cover 3 minutes of a usual film.
+# The number of pictures that `best` compares. If the source has enough keyframes, only keyframes are decoded:
+# 100 keyframes cover 3 minutes of a usual film.
 _BEST_OF, _LEAST_BEST_OF, _BEST_FROM = 100, 5, 0.05
 # `best` and GIF keep all their pictures in memory at the same time.
 _MOST_HELD_BYTES = 1 << 30
-# Do not decode keyframes alone if the sound begins later than this after the pictures. In a source whose
+# Do not decode keyframes alone if the sound begins more than this time after the pictures. In a source whose
 # sound began two minutes late, ffmpeg gave the pictures times 120 s below 0, and dropped them.
 _LATE_SOUND_S = 0.5
 _SUFFIX = {"jpeg": "jpg", "webp": "webp", "avif": "avif", "gif": "gif"}
@@ -79,7 +79,8 @@ def _at(moment: str, output: ImageOutput, info: MediaInfo, video: StreamInfo) ->
     if moment == BEST:
         start = max(begin, min(begin + _BEST_FROM * (end - begin), _last_begin(video, picture)))
         source = part_input(info, start, end)
-        # A short part of a source with rare keyframes may contain no keyframe. Then decode all its pictures.
+        # A short part of a source with rare keyframes may contain no keyframe. In this case, decode all
+        # pictures of the part.
         only = _has_keyframes(info, video, end - start)
         count = max(_LEAST_BEST_OF, min(_BEST_OF, _MOST_HELD_BYTES // (3 * shown_size(video).pixels)))
         return replace(source, keyframes_only=only), Best("best", count)
@@ -106,7 +107,8 @@ def sprite(
         )
     builder = CommandBuilder(seconds=length, outputs=[output.name])
     source = part_input(info, begin, output.end) if output.start or output.end else whole_input()
-    # Decoding only the keyframes takes a twelfth of the time. They suffice if each interval has four of them.
+    # Decoding only the keyframes takes a twelfth of the time. Keyframes alone suffice if each interval has
+    # four of them.
     only = _has_keyframes(info, video, output.interval_seconds)
     source = replace(source, keyframes_only=only)
     pick = Every("every", output.interval_seconds, count)
@@ -128,7 +130,7 @@ def sprite(
 
 
 def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
-    """Return whether this time has at least four keyframes, and ffmpeg gives them their right times.
+    """Return whether a part of this length has four keyframes or more, with correct times from ffmpeg.
 
     With too few decoded pictures, ffmpeg may not learn when the pictures begin, and counts the times from the
     start of the sound.
@@ -143,7 +145,7 @@ def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
 
 
 def _last_begin(video: StreamInfo, picture: float) -> float:
-    """Return the latest time at which a seek finds a picture: half a picture before the last one."""
+    """Return the latest time at which a seek finds a picture: half a picture before the last picture."""
     if video.latest_seconds is None or video.first_seconds is None:
         return inf
     return video.latest_seconds - video.first_seconds - picture / 2

@@ -1,4 +1,4 @@
-"""Decide whether a plan can begin before the source is complete. Its first command then reads a pipe."""
+"""Decide whether a plan can begin before the source is complete, with a first command that reads a pipe."""
 
 from euterpe.media.planning.tree import Command, File, Input, Plan, Rendition
 

@@ -16,9 +16,10 @@ Wanted = Sequence[str] | Literal["all"] | None
 
 
 def chosen_subtitles(wanted: Wanted, info: MediaInfo) -> tuple[StreamInfo, ...]:
-    """Return the text tracks to make: all in the order of the source, or those of the requested languages.
+    """Return the text tracks to make: all in the order of the source, or those in the requested languages.
 
-    The closed captions have no known language. They come last, as the video stream that contains them.
+    Closed captions come last. Their language is not known, and their track is the video stream that contains
+    them.
     """
     texts = [one for one in info.streams if one.kind == "subtitle" and _is_text(one)]
     texts += [info.video] if info.video is not None and _has_captions(info.video) else []
@@ -51,7 +52,10 @@ def subtitle_track(stream: StreamInfo, name: str, timeline: Timeline) -> Subtitl
 def film_subtitles(
     output: str, wanted: Wanted, info: MediaInfo, timeline: Timeline, used: Sequence[StreamInfo]
 ) -> tuple[SubtitleTrack, ...]:
-    """Return the tracks of a film file. They end with the film, because a later cue would lengthen it."""
+    """Return the tracks of a film file.
+
+    The tracks end with the film, because a later cue would lengthen the film.
+    """
     ends = [one.end_seconds - timeline.zero for one in used if one.end_seconds is not None]
     length = max(ends, default=info.duration_seconds)
     if timeline.seconds is not None:
@@ -94,7 +98,7 @@ def _has_captions(video: StreamInfo) -> bool:
 def _language(stream: StreamInfo) -> str | None:
     """Return the language of a text track.
 
-    Return None for captions, which the tag of the video does not cover.
+    Return None for captions, because the language tag of the video stream does not apply to them.
     """
     return None if stream.kind == "video" else stream.language
 

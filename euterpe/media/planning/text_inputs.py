@@ -1,4 +1,7 @@
-"""The subtitle files that a command reads beside the source. We write them, and ffmpeg only copies them."""
+"""The subtitle files that a command reads beside the source.
+
+We write these files, and ffmpeg only copies their packets.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +14,10 @@ SUBTITLES = ".subtitles"
 
 @dataclass(frozen=True)
 class TextInput:
-    """A subtitle file in the folder of an encode. It has one track, whose packets are copied into a film."""
+    """A subtitle file in the folder of an encode.
+
+    The file has one track, whose packets are copied into a film.
+    """
 
     product: int  # the index of the film file in the command
     track: SubtitleTrack

@@ -1,6 +1,6 @@
 """The times of outputs: choose the moment of the source that becomes 0, and keep picture and sound in sync.
 
-ffmpeg subtracts the start of the container from all times. For formats with jumps in time (MPEG-TS), it
+ffmpeg subtracts the start of the container from all times. For formats with jumps in time (MPEG-TS), ffmpeg
 subtracts the earliest start of the streams that it reads. `Timeline.shift` must be subtracted in addition.
 """
 
@@ -13,11 +13,11 @@ from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Input
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# Sound that begins at most this much before the first picture is cut, so that it begins with the picture:
-# encoders put silence there, and every picture keeps its exact time. If the sound begins earlier than that,
-# black pictures are shown until the first picture.
+# If the sound begins at most this much before the first picture, the sound before the picture is cut off. The
+# part that is cut off is silence that encoders add, and every picture keeps its exact time. If the sound
+# begins earlier, black pictures are shown until the first picture.
 _LEAD_S = 0.1
-# A remainder of a stream that is shorter than this may have less than one frame of sound.
+# A stream with less than this in the part is left out, because it may have less than one frame of sound.
 _LEAST_PART_S = 0.1
 # Ten black pictures per second are shown before the first picture, so that segments can begin among them. A
 # lead of more than an hour is refused, because a source of a few KB may claim any number of seconds.
@@ -26,12 +26,12 @@ BLACK_FPS, _LONGEST_LEAD_S = 10, 3600.0
 # no duration. A larger difference means that media is missing.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 # In these containers ffmpeg seeks to any packet, and loses the pictures before the next keyframe: a part that
-# should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters keep only the
-# part.
+# should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters cut the part
+# out.
 _SEEKS_TO_ANY_PACKET = ("mpegts", "mpeg")
 # ffmpeg begins to decode four mean keyframe intervals before the part, but at least 20 s before it, so that
-# there is a keyframe before the part. x264 and x265 make one every 250 pictures, which is 20 s at 12.5
-# pictures per second.
+# there is a keyframe before the part. By default, x264 and x265 make a keyframe every 250 pictures, which is
+# 20 s at 12.5 pictures per second.
 _LEAST_LEAD_IN_S, _INTERVALS = 20.0, 4
 
 
@@ -106,7 +106,7 @@ def timeline(
 ) -> Timeline:
     """Return the timeline of an output.
 
-    `own` are its streams, and `used` are all streams that its command reads.
+    `own` are the streams of the output, and `used` are all streams that its command reads.
     """
     if source.start is not None:
         opened = info.start_seconds + source.start

@@ -175,7 +175,10 @@ def add_sounds(builder: CommandBuilder, material: Material) -> list[MuxedTrack]:
 def copied_track(
     material: Material, stream: StreamInfo, kind: Literal["video", "audio"], codec: str
 ) -> CopiedTrack:
-    """Return the copy of a stream. Its times are shifted like those of the other tracks of its file."""
+    """Return the copy of a stream.
+
+    The times of the copy are shifted like the times of the other tracks of its file.
+    """
     shift = material.timeline.shift
     return CopiedTrack(material.input, stream.index, kind, codec, shift, stream.width, stream.height)
 
@@ -184,7 +187,8 @@ def _layout(one: Chosen) -> Layout:
     made = channels_of(one)
     if made <= 2:
         return "mono" if made == 1 else "stereo"
-    # Opus refuses `5.1(side)`, the layout of AC-3. For AAC it would need a table that browsers do not read.
+    # Opus refuses `5.1(side)`, the layout of AC-3. In AAC, this layout would need a table that browsers do
+    # not read.
     larger: Layout = "5.1" if made == 6 else "7.1"
     kept: Layout = "keep" if made == one.stream.channels else larger
     return _LAYOUTS.get(one.codec, {}).get(made, kept)

@@ -1,13 +1,13 @@
 """The plan of a job, as frozen data: measurements, commands that ffmpeg runs, their files, and warnings.
 
 A command opens the source one or more times (`Input`), changes its pictures once (`Picture`), scales them in
-a cascade (`Scale`), prepares its sound (`Sound`), encodes both (`VideoTrack`, `AudioTrack`) or copies a
-stream (`CopiedTrack`), and writes files (`File`, `Rendition`, `Still`). A node refers to an earlier node of
-the same command by its index in its list. `argv.py` turns a command into arguments. All values are numbers
-and names from closed lists.
+a cascade (`Scale`), prepares its sound (`Sound`), encodes pictures and sound (`VideoTrack`, `AudioTrack`) or
+copies a stream (`CopiedTrack`), and writes files (`File`, `Rendition`, `Still`). A node refers to an earlier
+node of the same command by its index in its list. `argv.py` turns a command into arguments. All values are
+numbers and names from closed lists.
 
-Some numbers must be measured in the source first. The plan then has measurements, which run before the
-commands, and a goal instead of each such number. `measurements.py` replaces the goals by numbers.
+Some numbers must be measured in the source first. In this case, the plan has measurements, which run before
+the commands, and a goal in place of each of these numbers. `measurements.py` replaces the goals by numbers.
 """
 
 from dataclasses import dataclass
@@ -128,7 +128,8 @@ class Picture:
     """The changes of a video stream that are made once, for all outputs that share them.
 
     `shift` is subtracted from each time, so that the outputs begin at 0. `lead` is the time before the first
-    picture, which black pictures fill. `given` is the colour of the source, and `colour` that of the result.
+    picture, which black pictures fill. `given` is the colour of the source, and `colour` is the colour of the
+    result.
     """
 
     input: int
@@ -237,7 +238,10 @@ class VmafGoal:
 
 @dataclass(frozen=True)
 class VideoTrack:
-    """One encode of the pictures of a `Scale`. With `grid_seconds`, keyframes are only at its multiples."""
+    """One encode of the pictures of a `Scale`.
+
+    With `grid_seconds`, keyframes are only at multiples of this time.
+    """
 
     scale: int
     codec: CodecName
@@ -255,7 +259,7 @@ class VideoTrack:
     pass_number: Pass | None = None
     statistics: str = ""
     quality: QualityCheck | None = None
-    goal: VmafGoal | None = None  # instead of `crf`, until the search has chosen it
+    goal: VmafGoal | None = None  # set instead of `crf` until a search has chosen the `crf`
 
 
 @dataclass(frozen=True)
@@ -326,7 +330,7 @@ class CopiedTrack:
 class TrackLabels:
     """The words that a player shows for a track.
 
-    They come from the source, and never become options of ffmpeg.
+    These words come from the source, and never become options of ffmpeg.
     """
 
     language: str | None = None
@@ -385,7 +389,7 @@ class File:
     keeps_tags: bool = False
     tags: tuple[Tag, ...] = ()
     input: int = 0  # the index of the input that `keeps_tags` refers to
-    subtitles: tuple[SubtitleTrack, ...] = ()  # they follow the other tracks
+    subtitles: tuple[SubtitleTrack, ...] = ()  # in the file, these follow the other tracks
 
 
 @dataclass(frozen=True)
@@ -437,7 +441,7 @@ class Command:
     audios: tuple[AudioTrack, ...] = ()
     copies: tuple[CopiedTrack, ...] = ()
     products: tuple[Product, ...] = ()
-    outputs: tuple[str, ...] = ()  # the names of the outputs that it makes
+    outputs: tuple[str, ...] = ()  # the names of the outputs that the command makes
     also_read: tuple[tuple[int, int], ...] = ()  # (input, stream) of the streams that are read but not used
     is_optional: bool = False
 
@@ -446,8 +450,8 @@ class Command:
 class LoudnessMeasurement:
     """One run of ffmpeg that measures the loudness of a sound (EBU R 128).
 
-    `outputs` are the outputs that need the result. The measurement is optional if all of them are. The other
-    fields are as in `Command`.
+    `outputs` are the outputs that need the result. The measurement is optional if all these outputs are
+    optional. The other fields are as in `Command`.
     """
 
     kind: Literal["loudness"]
@@ -499,7 +503,7 @@ class SegmentEncryption:
 
 @dataclass(frozen=True)
 class Package:
-    """The playlists of an adaptive output. They list the segments of its renditions."""
+    """The playlists of an adaptive output. The playlists list the segments of the renditions."""
 
     output: str
     segment_seconds: int
@@ -538,7 +542,7 @@ class WatermarkFile:
 
 
 def output_of(path: str) -> str:
-    """Return the output that a path belongs to: its folder, or its name without the suffix."""
+    """Return the name of the output of a path: the first folder, or else the file name without its suffix."""
     folder, slash, _ = path.partition("/")
     return folder if slash else path.rpartition(".")[0]
 

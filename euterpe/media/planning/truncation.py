@@ -5,8 +5,8 @@ from euterpe.media.errors import MediaError
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
 # Declared durations are rounded, and include the priming and padding of sound. A difference above this
-# tolerance means missing media. The tolerance is as small as the tolerance for outputs, because a gap in a
-# damaged AVI file looks like an early end.
+# tolerance means missing media. The tolerance has the same bounds as the tolerance for outputs, because a gap
+# in a damaged AVI file looks like an early end.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.02
 
 

@@ -23,7 +23,7 @@ _RGB_FORMATS = ("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0b
 
 @dataclass(frozen=True)
 class ChosenWatermark:
-    """The watermark of an output: the index of its file among the job's, its facts, and its settings."""
+    """The watermark of an output: the index of its file in the job's list, its facts, and its settings."""
 
     place: int
     info: WatermarkInfo
@@ -38,7 +38,7 @@ def assumed_watermarks(outputs: Sequence[OutputSpec]) -> WatermarkFiles:
 
 
 def chosen_watermark(output: OutputSpec, files: WatermarkFiles) -> ChosenWatermark | None:
-    """Return the watermark of the output, or None if it has none."""
+    """Return the watermark of the output, or None if the output has no watermark."""
     if not isinstance(output, PictureOutput) or output.watermark is None:
         return None
     where = without_query(output.watermark.source.url)
@@ -83,7 +83,7 @@ def _fitted(wanted: Watermark, info: WatermarkInfo, size: Size, margin: float) -
 def _place(wanted: Watermark, size: Size, shown: Size, margin: int) -> tuple[int, int]:
     """Return the distances from the left and the top.
 
-    Both are even, because two pixels share one chroma value.
+    Both distances are even, because two pixels share one chroma value.
     """
     across, down = size.width - shown.width, size.height - shown.height
     if wanted.position == "center":
@@ -102,7 +102,7 @@ def _given(info: WatermarkInfo) -> PictureColour:
     if found.matrix == _RGB or pixels.startswith(_RGB_FORMATS):
         return PictureColour(primaries, 13, _RGB, full_range=True)
     # Without tags, JPEG and AVIF pictures have the full range, and lossy WebP has the limited range. The
-    # matrix of all three is that of BT.601.
+    # pictures of all three formats have the matrix of BT.601.
     is_full = found.full_range if found.full_range is not None else info.container != "webp_pipe"
     matrix = found.matrix if found.matrix in (1, 5, 6, 7, 9) else 5
     return PictureColour(primaries, 13, matrix, full_range=is_full)

@@ -17,7 +17,8 @@ from typing import Any, Self
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 
-# The timeout of steps that normally take milliseconds. It is long enough for a machine under heavy load.
+# The timeout of steps that normally take milliseconds. The timeout is long enough for a machine under heavy
+# load.
 HELPER_TIMEOUT_S = 60.0
 
 
@@ -82,7 +83,7 @@ class Child:
         """Kill the process. Any thread may call this method, more than once, and also after `close`.
 
         The pidfd works after the helper has ended, and never refers to another process. The death signal
-        alone is not enough, because a thread has no death signal: if a thread of the child executes the
+        alone is not enough, because only the main thread of the child has one: if another thread executes the
         program again, the child outlives the helper.
         """
         with self._lock, suppress(ProcessLookupError):
@@ -140,8 +141,8 @@ def _running_cpu_seconds(pid: int) -> float:
 def _receive_pid(line: socket.socket) -> tuple[int, int]:
     """Return the pid of a child and its pidfd, which the helper opened before it could reap the child."""
     message, fds = receive_first_message(line)
-    # No descriptor was free, so the kernel dropped the pidfd. The caller closes the channel, which kills the
-    # child.
+    # If this process had no free descriptor, the kernel has dropped the pidfd. The caller closes the channel,
+    # which kills the child.
     if not fds:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return message["pid"], fds[0]

@@ -20,7 +20,7 @@ MOST = 2**31 - 1  # the largest value of ffmpeg's integers
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SECONDS)]
-# A container time: a time in the file before any shift. It may be negative.
+# A container time: a time in the file before any shift. This time may be negative.
 MediaTime = Annotated[float, Field(strict=True, ge=-LONGEST_SECONDS, le=LONGEST_SECONDS)]
 Ratio = Annotated[float, Field(strict=True, ge=1 / MOST, le=MOST)]  # a quotient of two of ffmpeg's integers
 Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]
@@ -31,7 +31,10 @@ Line = Annotated[str, printable(600)]
 
 
 def checked(kind: TypeAdapter[Answer], answer: object, blame: ErrorCode) -> Answer:
-    """Return an answer as a value of this type. Raise `MediaError` with the code `blame` if it is invalid."""
+    """Return an answer as a value of this type.
+
+    Raise `MediaError` with the code `blame` if the answer is invalid.
+    """
     try:
         return kind.validate_python(answer)
     except ValidationError:

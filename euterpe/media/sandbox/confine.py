@@ -1,8 +1,8 @@
 """Confinement of the calling process: namespaces, Landlock, capabilities, resource limits, death signal.
 
-A kernel or a container runtime may refuse namespaces or Landlock. Then `enter_empty_network_namespace` and
-`can_hide_files` return False, and `enter_user_namespace` has no effect. The resource limits and the death
-signal work everywhere.
+A kernel or a container runtime may refuse namespaces or Landlock. In this case,
+`enter_empty_network_namespace` and `can_hide_files` return False, and `enter_user_namespace` has no effect.
+The resource limits and the death signal work everywhere.
 """
 
 import ctypes
@@ -35,12 +35,12 @@ _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 _OOM_SCORE_ADJ = "500"
 # The kernel sends SIGXCPU at the soft limit of processor time, and SIGKILL this many seconds later, at the
-# hard limit. If both limits were equal, the kernel would send only SIGKILL, and the child would seem to have
-# been killed by another process.
+# hard limit. If both limits were equal, the kernel would send only SIGKILL, and the death of the child would
+# look like a kill by another process.
 CPU_GRACE_S = 5
-# Address space that a process reserves is not yet memory that it uses: the heaps of ffmpeg's threads reserve
-# over 1 GiB on two cores, and more on more cores, and never fill it. Address space needs a limit too, because
-# no other limit counts shared memory.
+# Reserved address space is not used memory: the heaps of ffmpeg's threads reserve over 1 GiB on two cores,
+# and more on more cores, but never fill this space. Address space needs a limit too, because no other limit
+# counts shared memory.
 _RESERVED_ADDRESS_BYTES = 12 << 30
 
 
@@ -65,7 +65,7 @@ def raise_oom_score() -> None:
 
 
 def enter_empty_network_namespace() -> bool:
-    """Enter a new user namespace and an empty network namespace. Children inherit both at no cost.
+    """Enter a new user namespace and an empty network namespace. Children inherit both namespaces at no cost.
 
     Return False when the kernel refuses.
     """
@@ -85,13 +85,13 @@ def enter_user_namespace() -> None:
 
     In one shared namespace, a child with 1,022 threads made the encodes of other children fail permanently.
     If the kernel refuses the call (`user.max_user_namespaces`), all children share one count. The call takes
-    0.2 ms. It grants privileges inside the namespace, so call `drop_capabilities` afterwards.
+    0.2 ms. The call grants privileges inside the namespace, so call `drop_capabilities` afterwards.
     """
     _libc.unshare(_CLONE_NEWUSER)
 
 
 def drop_capabilities() -> None:
-    """Drop all capabilities permanently and set `no_new_privs`. Executed programs inherit both.
+    """Drop all capabilities permanently and set `no_new_privs`. Executed programs inherit these restrictions.
 
     Inside its own user namespace a process has the capabilities of root, which expose much of the kernel.
     """
@@ -104,7 +104,7 @@ def forbid_inspection() -> None:
     """Deny other processes of this user `/proc/PID/{mem,environ,maps,fd,…}` and ptrace(2) of this process.
 
     Otherwise a child without Landlock could read the worker's credentials from the worker's memory, or change
-    that memory. The setting holds until this process executes a program. It also forbids core dumps.
+    that memory. The setting holds until this process executes a program. The setting also forbids core dumps.
     """
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
 
@@ -121,7 +121,7 @@ def set_death_signal(parent: int) -> None:
 
 
 def set_resource_limits(limits: ResourceLimits, *, count_processes: bool) -> None:
-    """Set the resource limits of this process, as far as its hard limits allow."""
+    """Set the resource limits of this process. Lower a limit that is above the present hard limit."""
     wanted = {
         resource.RLIMIT_DATA: limits.memory_bytes,
         resource.RLIMIT_AS: limits.memory_bytes + _RESERVED_ADDRESS_BYTES,

@@ -1,10 +1,10 @@
 """The helper process that forks sandboxed children: `python -m euterpe.media.sandbox.fork_server FD`.
 
-`Sandbox` starts it. It is single-threaded, because the kernel sends a child's death signal when the thread
-that forked the child ends. It imports PyAV once, so that a probe costs only a fork. An order is a message on
-the control socket that carries these file descriptors: the child's own channel, the order as JSON, the
-child's folder, and the inherited files. When the worker closes a child's channel, the fork server kills that
-child. When the worker closes the control socket, the fork server kills all children.
+`Sandbox` starts it. This process is single-threaded, because the kernel sends a child's death signal when the
+thread that forked the child ends. The process imports PyAV once, so that a probe costs only a fork. An order
+is a message on the control socket that carries these file descriptors: the child's own channel, the order as
+JSON, the child's folder, and the inherited files. When the worker closes a child's channel, the fork server
+kills that child. When the worker closes the control socket, the fork server kills all children.
 """
 
 import fcntl
@@ -86,7 +86,8 @@ class _ForkServer:
             )
         if not data:
             self._control_closed = True
-        # This process has no free file descriptor, so the kernel closed the channel. The worker detects this.
+        # If this process had no free file descriptor, the kernel has closed the channel. The worker detects
+        # this.
         if not fds:
             return
         channel = socket.socket(fileno=fds[0])

@@ -37,7 +37,7 @@ _READ_BYTES_PER_SECOND = 25_000_000
 _TICK_S = 0.5
 _TASK_LIMITS = ResourceLimits(memory_bytes=4 << 30, cpu_seconds=60)
 
-# The files that a program needs to start and to count its cores. None of them is private.
+# The files that a program needs to start and to count its cores. None of these files is private.
 _SYSTEM_PATHS = (
     "/lib",
     "/lib64",
@@ -84,7 +84,7 @@ class Sandbox:
         self.stop()
 
     def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: ResourceLimits) -> Child:
-        """Execute `argv` in `cwd`. It can access only this folder, its own files and system files.
+        """Execute `argv` in `cwd`. The program can access only this folder, its own files and system files.
 
         `fds` maps file descriptors of the child to our open descriptors. Stdout and stderr are piped.
         """

@@ -49,7 +49,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 def can_filter() -> bool:
     """Return whether this kernel and this architecture support the filter."""
-    # Called without a program, the kernel returns EFAULT if it supports filters, and EINVAL if it does not.
+    # For a call without a program, the kernel returns EFAULT if it supports filters, and else EINVAL.
     _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, None, 0, 0)
     return ctypes.get_errno() == errno.EFAULT and platform.machine() in ARCHITECTURES
 
@@ -70,7 +70,10 @@ def program_for(architecture: Architecture, pid: int, *, executes: bool) -> byte
 
 
 def install(program: bytes) -> None:
-    """Install a filter on this thread. Its children and programs inherit it. `no_new_privs` must be set."""
+    """Install a filter on this thread.
+
+    Children of the thread, and programs that it executes, inherit the filter. `no_new_privs` must be set.
+    """
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:

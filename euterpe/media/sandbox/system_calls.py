@@ -1,10 +1,10 @@
 """The system calls that decoding, encoding and writing files need: the allow list of the seccomp filter.
 
 The list was measured with `strace -f` over every encode, probe, check and still image of the tests, which
-made 37 different calls with the bundled ffmpeg 9.0.2, PyAV 18 and glibc 2.36. It also has the calls that the
-same work needs with another libc (musl, older and newer glibc) or another ffmpeg. A deny list would not be
-safe, because each kernel release adds calls that have the effect of a denied call. For example, `io_uring`
-opens sockets, and `setxattrat` (6.13) and `file_setattr` (6.17) change files by name.
+made 37 different calls with the bundled ffmpeg 9.0.2, PyAV 18 and glibc 2.36. The list also contains the
+calls that the same work needs with another libc (musl, older and newer glibc) or another ffmpeg. A deny list
+would not be safe, because each kernel release adds calls that have the effect of a denied call. For example,
+`io_uring` opens sockets, and `setxattrat` (6.13) and `file_setattr` (6.17) change files by name.
 """
 
 from collections.abc import Mapping
@@ -183,7 +183,7 @@ NEVER: Rule = (Condition(0, ()),)
 def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
     """Return the rule of each allowed call for the process `pid`.
 
-    With `executes`, it may start its program.
+    With `executes`, the process may start a program.
     """
     return {
         **dict.fromkeys(NUMBERS, ALWAYS),
@@ -204,8 +204,8 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
         # if another process had killed the child.
         "kill": (Condition(0, (pid,)), Condition(1, _OWN_SIGNALS)),
         "tgkill": (Condition(0, (pid,)), Condition(2, _OWN_SIGNALS)),
-        # Shared mappings and mappings that grow down are not allowed, because RLIMIT_DATA counts neither.
-        # After MADV_DONTNEED, shared memory does not even appear in the figures of the process: a child
+        # Shared mappings and mappings that grow down are not allowed, because RLIMIT_DATA does not count
+        # them. After MADV_DONTNEED, shared memory does not even appear in the figures of the process: a child
         # occupied 3,000 MiB under a limit of 256 MiB, and the OOM killer killed other children. Shared
         # mappings of files are not allowed either: media does not need them, and a shared mapping of
         # /dev/zero is shared memory. MAP_SHARED_VALIDATE has the same bit as MAP_SHARED.

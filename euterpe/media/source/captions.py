@@ -1,8 +1,9 @@
-"""Read the closed captions (CEA-608, field 1) in the pictures of a source. Runs in sandboxed children only.
+"""Read the closed captions (CEA-608, field 1) in the pictures of a source.
 
-Packets of H.264, HEVC and MPEG-2 have the captions beside the picture data (ATSC A/53), so no picture is
-decoded. ffmpeg's caption decoder converts the byte pairs to text. It needs packets with times from a
-container, so the byte pairs are written as an SCC file, in which each pair has its index as its time.
+This module runs in sandboxed children only. Packets of H.264, HEVC and MPEG-2 have the captions beside the
+picture data (ATSC A/53), so no picture is decoded. ffmpeg's caption decoder converts the byte pairs to text.
+The decoder needs packets with times from a container. So the byte pairs are written as an SCC file, in which
+the time of each pair is its index.
 """
 
 import io
@@ -80,7 +81,7 @@ def _caption_data(data: bytes) -> Iterator[bytes]:
 
 
 def _decoded(pairs: list[bytes]) -> Iterator[tuple[int, int, str]]:
-    """Yield each caption as (index of the pair that shows it, index of the pair that ends it, text)."""
+    """Yield (index of the pair that shows a caption, index of the pair that ends it, text)."""
     lines = ["Scenarist_SCC V1.0", *(f"{_time(number)}\t{pair.hex()}" for number, pair in enumerate(pairs))]
     with av.open(io.BytesIO("\n\n".join(lines).encode()), "r", format="scc") as captions:
         stream = captions.streams[0]

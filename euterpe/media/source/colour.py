@@ -69,7 +69,7 @@ _MATRICES: Mapping[int, str] = MappingProxyType(
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class Colour:
-    """Numbers of H.273, where 2 means unspecified. `full_range` is None when it is unspecified."""
+    """Numbers of H.273, where 2 means unspecified. `full_range` is None if the range is unspecified."""
 
     primaries: H273 = UNSPECIFIED
     transfer: H273 = UNSPECIFIED

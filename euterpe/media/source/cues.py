@@ -65,7 +65,7 @@ _TRACKS = TypeAdapter(Annotated[tuple[TrackCues, ...], Items(0, MAX_STREAMS)])
 
 
 def parse_tracks(found: object, streams: Sequence[int]) -> tuple[TrackCues, ...]:
-    """Validate the answer of `subtitles` for these streams. Raise `MediaError` when it is invalid."""
+    """Validate the answer of `subtitles` for these streams. Raise `MediaError` when the answer is invalid."""
     tracks = checked(_TRACKS, found, blame=ErrorCode.SOURCE_UNSUPPORTED)
     if [track.stream for track in tracks] != [*streams]:
         raise MediaError(

@@ -1,4 +1,7 @@
-"""Find the keyframes of a video stream by reading all of its packets. Runs in sandboxed children only."""
+"""Find the keyframes of a video stream by reading all of its packets.
+
+This module runs in sandboxed children only.
+"""
 
 from contextlib import suppress
 from time import monotonic
@@ -32,7 +35,7 @@ def keyframes(fd: int, stream_index: int, longest_scan_s: float = _LONGEST_SCAN_
             )
         for other in container.streams:
             if other.index != stream_index:
-                other.discard = Discard.all  # some demuxers then do not read its packets at all
+                other.discard = Discard.all  # with this setting, some demuxers skip the packets of the stream
         found, is_complete = [], False
         deadline = monotonic() + longest_scan_s
         with suppress(av.FFmpegError):  # the file is damaged here

@@ -43,7 +43,7 @@ class StreamInfo:
     # packet. The encoder's delay, and packets that an edit list removes, are not presented.
     first_seconds: MediaTime | None = None
     end_seconds: MediaTime | None = None
-    latest_seconds: MediaTime | None = None  # the start of the last packet
+    latest_seconds: MediaTime | None = None  # the start of the picture or sound that is presented last
     # The duration in headers or tags. If the packets end much earlier, the file is cut off.
     declared_seconds: Seconds | None = None
     profile: Label | None = None
@@ -67,14 +67,14 @@ class StreamInfo:
     interlaced: Flag = False
     top_field_first: Flag = False  # of interlaced pictures
     # x and y of green, blue, red and the white point in 1/50000, then the highest and the lowest luminance in
-    # 1/10000 nit. This is the order, and these are the units, of x265's `master-display`.
+    # 1/10000 nit. The option `master-display` of x265 has the same order and units.
     mastering_display: Annotated[tuple[Whole, ...], Items(10, 10)] | None = None
     content_light: tuple[Whole, Whole] | None = None  # MaxCLL and MaxFALL, in nits
     has_crop: Flag = False  # the container crops the pictures; most players ignore this
     has_captions: Flag = False  # CEA-608 or CEA-708 inside the pictures
     has_alpha: Flag = False
     dolby_vision: Flag = False
-    keyframe_interval: Seconds | None = None  # the mean in the packets or index entries that were read
+    keyframe_interval: Seconds | None = None  # the mean over the packets or index entries that were read
     # False if the first packet is not a keyframe, or if this is not known.
     starts_with_keyframe: Flag = False
     # True if an edit list removes packets, other than the encoder's delay, in the part that was read.
@@ -90,7 +90,7 @@ class StreamInfo:
 
     @property
     def lacks_base_layer(self) -> bool:
-        """Return whether only a player of Dolby Vision can show the pictures, as in profile 5.
+        """Return whether only a Dolby Vision player can show the pictures, as in profile 5.
 
         The pictures of the other profiles are tagged as SDR, PQ or HLG.
         """
@@ -123,7 +123,7 @@ class MediaInfo:
     container: Container  # the first of the demuxer's names
     size_bytes: int
     # The time from the start of the first packet to the end of the last packet, over all streams of sound and
-    # pictures. If it is not known, the duration that the headers declare.
+    # pictures. If this time is not known, the duration that the headers declare.
     duration_seconds: Seconds | None
     streams: Annotated[tuple[StreamInfo, ...], Items(0, MAX_STREAMS)]
     declared_seconds: Seconds | None = None
@@ -134,7 +134,10 @@ class MediaInfo:
 
     @staticmethod
     def parse(found: object, size_bytes: int) -> "MediaInfo":
-        """Validate the answer of the probe. Raise if it is invalid: the child was compromised."""
+        """Validate the answer of the probe.
+
+        Raise if the answer is invalid, because the child was compromised.
+        """
         answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
         return checked(_MEDIA_INFO, answer, blame=ErrorCode.SOURCE_UNSUPPORTED)
 
@@ -174,7 +177,7 @@ class Keyframes:
 
     @staticmethod
     def parse(found: object) -> "Keyframes":
-        """Validate the answer of the scan. Raise when it is invalid."""
+        """Validate the answer of the scan. Raise when the answer is invalid."""
         return checked(_KEYFRAMES, found, blame=ErrorCode.SOURCE_UNSUPPORTED)
 
 

@@ -1,4 +1,7 @@
-"""Check whether a pipe changes the packet order of an MP4 file. Runs in sandboxed children only."""
+"""Check whether a pipe changes the packet order of an MP4 file.
+
+This module runs in sandboxed children only.
+"""
 
 import os
 from heapq import heapify, heappop, heappush
@@ -8,9 +11,9 @@ from av.container import InputContainer
 # A film of 90 minutes with pictures and sound has this many samples. The comparison takes 1 µs for a sample.
 _MOST_SAMPLES = 500_000
 _MOST_HEAD_BYTES = 64 << 20
-# libavformat's demuxer compares the next samples of all streams. When it reads a pipe, it always takes the
-# sample with the lowest position. When it reads a file, it does so only if their times are at most this far
-# apart; otherwise it takes the sample with the earliest time.
+# libavformat's demuxer compares the next samples of all streams. From a pipe, the demuxer always reads the
+# sample with the lowest position next. From a file, the demuxer reads this sample next only if the times of
+# the samples differ by at most this value. Otherwise it reads the sample with the earliest time next.
 _MOST_APART_S = 1.0
 
 

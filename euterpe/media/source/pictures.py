@@ -80,7 +80,7 @@ class PictureReader:
         self.is_done = self.is_done or self._tried == _MOST_PACKETS
 
     def described(self, video: StreamInfo) -> StreamInfo:
-        """Return the stream with the facts of its pictures, or unchanged if none could be decoded."""
+        """Return the stream with the facts of its pictures, or unchanged if no picture could be decoded."""
         self._flush()
         facts = self._facts
         if not facts:
@@ -157,7 +157,7 @@ def facts_of(frame: VideoFrame) -> PictureFacts:
 
 
 def _side_data(frame: VideoFrame) -> Sequence[SideData]:
-    """Return the side data of a picture. Return no items if PyAV does not know the type of one."""
+    """Return the side data of a picture, or no items if PyAV does not know the type of an item."""
     try:
         return list(cast(Iterable[SideData], frame.side_data))
     except ValueError:

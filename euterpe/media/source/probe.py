@@ -1,4 +1,7 @@
-"""Probe a source with PyAV: container, streams, times, truncation. Runs in sandboxed children only."""
+"""Probe a source with PyAV: container, streams, times, truncation.
+
+This module runs in sandboxed children only.
+"""
 
 import os
 from collections.abc import Sequence
@@ -33,7 +36,7 @@ from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_STREAMS
 _HEADER = 16
 # A fragmented film of 24 hours has about ten thousand boxes. Boxes beyond this number are not examined.
 _MOST_BOXES = 100_000
-# While the end of a source is not fetched yet, read only the beginning, even of a small source.
+# If the end of a source is not fetched yet, read only the beginning, even if the source is small.
 _BEGINNING = Bounds(whole=Budget(0, 0))
 _FIRST = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
@@ -93,7 +96,7 @@ def probe_beginning(fd: int) -> dict[str, Any]:
 
 
 def open_source(fd: int) -> InputContainer:
-    """Open the source. Raise `MediaError` if its format is not known or not allowed."""
+    """Open the source. Raise `MediaError` if the format is unknown or not allowed."""
     av.logging.set_level(av.logging.ERROR)
     with av.logging.Capture(local=False) as complaints:
         try:

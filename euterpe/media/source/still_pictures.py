@@ -1,11 +1,14 @@
-"""Recognise still pictures by their first bytes. They cannot be sources, because they have no duration."""
+"""Recognise still pictures by their first bytes.
+
+Still pictures cannot be sources, because they have no duration.
+"""
 
 HEADER_BYTES = 12
 
 _FIRST_BYTES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
 _TIFF = (b"II*\0", b"MM\0*")
-# The brands of HEIF. Its demuxer returns each tile of a large picture as a stream, so a film would show only
-# one tile.
+# The brands of HEIF. ffmpeg's demuxer for HEIF returns each tile of a large picture as a stream, so a film
+# would show only one tile.
 _BRANDS = {b"avif": "AVIF", b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIF"}
 
 

@@ -47,7 +47,7 @@ def describe(stream: Stream) -> StreamInfo:
             found,
             bit_rate=_bit_rate(stream.codec_context.bit_rate, tags),
             channels=layout.nb_channels,
-            # If the order of the channels is unknown, the name only counts them ("6 channels").
+            # If the order of the channels is unknown, the name is only their number ("6 channels").
             layout=None if layout.name.endswith(" channels") else _label(layout.name),
             sample_rate=stream.codec_context.sample_rate,
         )
@@ -100,7 +100,7 @@ def _with_video(found: StreamInfo, stream: VideoStream) -> StreamInfo:
 
 
 def _has_crop(stream: VideoStream) -> bool:
-    """Return whether the container crops the pictures, as the box `clap` of MP4 and elements of Matroska do.
+    """Return whether the container crops the pictures, by the box `clap` in MP4 or by elements in Matroska.
 
     PyAV does not report the crop. So write the header of an MP4 file for this stream, and look for the box.
     """
@@ -147,7 +147,7 @@ def _declared_seconds(stream: Stream) -> float | None:
 
 
 def _bit_rate(declared: int | None, tags: Mapping[str, str]) -> int | None:
-    """Return bits per second. In Matroska, read them from the statistics tag."""
+    """Return bits per second. In Matroska, read the rate from the statistics tag."""
     tag = tags.get("BPS", "")
     rate = declared or (int(tag) if re.fullmatch("[0-9]{1,10}", tag) else 0)
     return rate if 0 < rate <= MOST else None
@@ -156,7 +156,7 @@ def _bit_rate(declared: int | None, tags: Mapping[str, str]) -> int | None:
 def _language(tag: str) -> str | None:
     """Return the code in lower case.
 
-    Take the first if there are several (MPEG-TS separates them by commas).
+    Take the first code if there are several (MPEG-TS separates the codes by commas).
     """
     code = tag[:100].partition(",")[0].strip().lower()
     return code if re.fullmatch(LANGUAGE, code) and code not in _NO_LANGUAGE else None

@@ -1,4 +1,4 @@
-"""Read the text subtitles of a source with PyAV. Runs in sandboxed children only."""
+"""Read the text subtitles of a source with PyAV. This module runs in sandboxed children only."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def subtitles(fd: int, streams: Sequence[int]) -> list[dict[str, Any]]:
         readers = {index: _reader(container, index) for index in streams}
         for other in container.streams:
             if other.index not in readers:
-                other.discard = Discard.all  # some demuxers then do not read its packets at all
+                other.discard = Discard.all  # with this setting, some demuxers skip the packets of the stream
         with suppress(av.FFmpegError):  # the file is damaged here
             for packet in demuxed(container, *(reader.stream for reader in readers.values())):
                 readers[packet.stream.index].take(packet)
@@ -76,7 +76,7 @@ class _TrackReader:
     _bytes: int = 0
 
     def take(self, packet: "Packet[Stream]") -> None:
-        """Decode a packet and keep its cues. A damaged packet has no cues."""
+        """Decode a packet and store its cues. A damaged packet adds no cues."""
         if self._captions is not None:
             self._captions.take(packet)
             return
@@ -119,7 +119,7 @@ class _TrackReader:
         cue = (start, end, text)
         if cue in self._found or (
             end is not None and end <= start
-        ):  # ASS files draw shadows as separate texts
+        ):  # ASS files repeat a text to draw its shadow
             return
         self._found[cue] = None
         self._bytes += len(json.dumps(text)) + _OVERHEAD
@@ -139,6 +139,6 @@ class _TrackReader:
 
 def _readable(packet: "Packet[Stream]", decoder: str) -> "Packet[Stream]":
     """Return a packet that the decoder can read: cut a long text, and replace bytes that are not UTF-8."""
-    if decoder == "mov_text":  # its packets are binary: they also have the length of the text, and styles
+    if decoder == "mov_text":  # its packets are binary: they also contain the length of the text, and styles
         return Packet(bytes(packet)[:_LONGEST_PACKET])
     return Packet(bytes(packet)[:_LONGEST_PACKET].decode("utf-8", "replace").encode())

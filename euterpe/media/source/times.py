@@ -106,7 +106,7 @@ class StreamTimes:
         elif self.first is None:
             self.first = start + self._skipped_seconds(packet)
         # A picture that is shown before its keyframe cannot be decoded at the beginning of a stream. After a
-        # removed part it can.
+        # part that an edit list removes, such a picture can be decoded.
         elif self._is_edited and self._packets <= _MOST_REORDERED:
             self.first = min(self.first, start)
 
@@ -123,7 +123,7 @@ class StreamTimes:
         self._elapsed += distance
 
     def _take_rate(self, decoded: float) -> None:
-        """Count the pictures of the last `BUSIEST_S`, by the times at which they are decoded."""
+        """Count the pictures of the last `BUSIEST_S` seconds, by their decode times."""
         recent = self._recent
         if recent and decoded < recent[-1]:  # a jump
             recent.clear()
@@ -134,7 +134,7 @@ class StreamTimes:
 
     @property
     def busiest_fps(self) -> float | None:
-        """Return the pictures per second in the busiest `BUSIEST_S`, or None if there are none."""
+        """Return the pictures per second in the busiest `BUSIEST_S`, or None if there are no pictures."""
         return round(self._busiest / BUSIEST_S, 3) if self._busiest else None
 
     def _end_of(self, packet: "Packet[Stream]", start: float) -> float:
@@ -148,7 +148,10 @@ class StreamTimes:
         return start + (self.seconds(duration) or self.usual_seconds) - padding
 
     def _skipped_seconds(self, packet: "Packet[Stream]", *, at_end: bool = False) -> float:
-        """Return the encoder's delay, or its padding if `at_end`. Decoders drop both from a sound track."""
+        """Return the encoder's delay, or its padding if `at_end`.
+
+        Decoders drop the delay and the padding from a sound track.
+        """
         if not self.sample_rate or self.is_coarse or not packet.has_sidedata("skip_samples"):
             return 0.0
         samples: tuple[int, int] = unpack_from("<2I", bytes(packet.get_sidedata("skip_samples")))

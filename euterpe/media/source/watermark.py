@@ -1,4 +1,4 @@
-"""Inspect the picture of a watermark with PyAV. Runs in sandboxed children only."""
+"""Inspect the picture of a watermark with PyAV. This module runs in sandboxed children only."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,8 +18,8 @@ from euterpe.media.source.pictures import facts_of
 from euterpe.media.source.watermark_info import WatermarkInfo
 from euterpe.media.whitelist import MAX_WATERMARK_PIXELS, PICTURE_DECODERS, PICTURE_OPTIONS
 
-# With `explode`, the decoder rejects a picture that is cut off or has a wrong checksum. By default it decodes
-# a part of such a picture.
+# With `explode`, the decoder rejects a picture that is cut off or has a wrong checksum. By default, the
+# decoder returns a part of such a picture.
 _DECODER_OPTIONS = {"err_detect": "explode", "max_pixels": str(MAX_WATERMARK_PIXELS)}
 
 

@@ -21,7 +21,7 @@ _Side = Annotated[Whole, Field(ge=1, le=MAX_WATERMARK_PIXELS)]
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class WatermarkInfo:
-    """The first picture of a file. `width` and `height` are the size after rotation, as it is shown."""
+    """The first picture of a file. `width` and `height` are the size of the shown picture, after rotation."""
 
     container: PictureContainer
     stream: Annotated[Whole, Field(lt=4)]
@@ -33,7 +33,10 @@ class WatermarkInfo:
 
     @staticmethod
     def parse(found: object) -> "WatermarkInfo":
-        """Validate the answer of the probe. Raise if it is invalid: the child was compromised."""
+        """Validate the answer of the probe.
+
+        Raise if the answer is invalid, because the child was compromised.
+        """
         info = checked(_WATERMARK_INFO, found, blame=ErrorCode.WATERMARK_UNUSABLE)
         if info.width * info.height > MAX_WATERMARK_PIXELS:
             raise MediaError(ErrorCode.WATERMARK_UNUSABLE, "the picture is too large")
