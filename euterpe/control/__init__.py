@@ -1,1 +1,1 @@
-"""The control plane: what a worker may ask about its jobs, over the store. It has no HTTP server."""
+"""The control plane over the store: the calls of workers about their jobs. It has no HTTP server."""

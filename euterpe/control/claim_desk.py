@@ -1,8 +1,8 @@
 """The long polls of remote workers: one thread claims for all waiting workers, in the order of their arrival.
 
 A claim for a worker whose queues were empty a moment ago would find nothing. So the desk remembers which
-queues were empty at the last claim, and forgets this at each wake-up and at each poll. However many workers
-wait, they cost about one claim per poll interval.
+queues were empty at the last claim, and clears this list at each wake-up and at each poll. Between wake-ups,
+all waiting workers together cost about one claim per poll interval.
 """
 
 import threading
@@ -25,7 +25,8 @@ from euterpe.store.queue.inbox import ClaimedJob
 _log = structlog.get_logger(__name__)
 
 ClaimFor = Callable[[Sequence[ClaimRequest]], Sequence[Sequence[ClaimedJob]]]
-# Returns those ids under which a claim was carried out before. The answers to these claims were lost.
+# A function that returns those of the given claim ids whose claim was carried out before. The answers to
+# these claims were lost.
 FindRepeated = Callable[[Sequence[str]], Collection[str]]
 
 
@@ -34,11 +35,11 @@ class DeskTimings:
     """Durations of a claim desk, in seconds."""
 
     poll_s: float = 1.0  # the pause between two claims without a wake-up, with a jitter of ±50 %
-    # With SQLite every commit causes a wake-up, also one that brings no job. The pause after a claim that
-    # found nothing bounds the cost of these wake-ups.
+    # With SQLite every commit causes a wake-up, even a commit that adds no job. The pause after a claim that
+    # found nothing limits the cost of these wake-ups.
     empty_pause_s: float = 0.01
 
-    remembered_s: float = 60.0  # a copy of a claim that arrives later than this is a new claim
+    remembered_s: float = 60.0  # a copy of a finished claim is a new claim if it arrives after this time
 
 
 DEFAULT_TIMINGS = DeskTimings()
@@ -69,7 +70,7 @@ class ClaimDesk:
         self._waiting = WaitingClaims(clock=clock, remembered_s=timings.remembered_s)
         self._empty: set[str] = set()  # the queues that were empty at the last claim
         self._polls_at = float("-inf")
-        self.is_failing = False  # the last claim failed
+        self.is_failing = False  # True if the last claim failed
         self._lock = threading.Lock()
         self._loop = BackgroundLoop("euterpe-claim-desk", self._serve, on_error=self._pause_after)
 
@@ -90,13 +91,14 @@ class ClaimDesk:
         self._listener.wake()
 
     def _answer_all(self) -> None:
-        """Answer the waiting workers, except those for which the claim thread claims now."""
+        """Answer the waiting workers, except those whose claim is running in the claim thread."""
         with self._lock:
             left = [one for one in self._waiting if not one.is_claiming]
             for one in left:
                 self._waiting.remove(one)
         for one in left:
-            # An earlier claim with the same id may have taken jobs, so the worker must repeat its claim.
+            # An earlier claim with the same id may have taken jobs. The error makes the worker repeat its
+            # claim.
             if one.is_new or one.is_urgent:
                 one.jobs.set_exception(Unavailable("the service is stopping; try again"))
             else:
@@ -124,13 +126,15 @@ class ClaimDesk:
         return waiting
 
     def leave(self, waiting: Waiting) -> bool:
-        """End a wait. Return False if the desk has an answer for the worker, or looks for one right now.
+        """End a wait. Return False if the worker must take its answer from `waiting.jobs` instead.
 
-        Then the worker gets the result of this look, which may be empty.
+        The worker must do so if the answer exists already, if a claim for the worker is running, or if the
+        desk must still look for an earlier claim with the same id. The answer may be empty.
         """
         with self._lock:
             claim_id = waiting.request.claim_id
-            # A claim for a copy of the request counts, too: its jobs would be unknown to the worker.
+            # A running claim for a copy of this request counts, too. Otherwise the worker would not learn of
+            # the jobs that this claim takes.
             is_claiming = waiting.is_claiming or self._waiting.busy(claim_id)
             if waiting.is_new or waiting.is_urgent or is_claiming:
                 waiting.is_urgent = True
@@ -142,14 +146,14 @@ class ClaimDesk:
         return has_left
 
     def give_up(self, waiting: Waiting) -> None:
-        """End a wait whose worker repeats its claim later. Jobs that were claimed stay with the claim id."""
+        """End a wait whose worker repeats its claim later. Jobs that were claimed keep the claim id."""
         with self._lock:
             self._waiting.remove(waiting)
 
     def end_claim(self, claim_id: str) -> Sequence[Waiting]:
         """End the waits with this claim id.
 
-        Return those for which the desk claims right now: they get the result, which may be empty.
+        Return the waits whose claim is running now. They get the result of this claim, which may be empty.
         """
         with self._lock:
             ended, busy = self._waiting.end(claim_id), self._waiting.busy(claim_id)
@@ -165,7 +169,7 @@ class ClaimDesk:
         try:
             self._serve_once()
         finally:
-            # `begin_stop` has left out the workers of the last claim.
+            # `begin_stop` did not answer the workers whose claim was still running.
             if self._loop.is_stopping:
                 self._answer_all()
         return 0.0
@@ -178,7 +182,7 @@ class ClaimDesk:
             self._forget_empty()
 
     def _find_repetitions(self) -> None:
-        """Find new workers whose claim was carried out before. They get a claim even if queues are empty."""
+        """Find new workers whose claim was carried out before. Claim for them even if queues are empty."""
         with self._lock:
             new = [one for one in self._waiting if one.is_new]
         if not new:
@@ -202,7 +206,8 @@ class ClaimDesk:
         try:
             claimed = self._claim_for([one.request for one in batch])
         except BaseException:
-            # The claim may be committed, and only its answer lost. So look for the jobs of these claims.
+            # Perhaps the claim was committed, and only its answer was lost. So look for the jobs of these
+            # claims.
             for one in batch:
                 one.is_new, one.is_claiming = one.request.claim_id is not None, False
             raise
@@ -217,7 +222,10 @@ class ClaimDesk:
             self._loop.sleep(self._timings.empty_pause_s)
 
     def _remember_empty(self, batch: Sequence[Waiting], claimed: Sequence[Sequence[ClaimedJob]]) -> None:
-        """Remember the queues that had too few jobs. A full claim, and a repeated one, do not show this."""
+        """Remember the queues that had too few jobs.
+
+        A claim that reached `most_jobs`, and an urgent claim, do not show that a queue is empty.
+        """
         if sum(map(len, claimed)) >= self._most_jobs:
             return
         for one, jobs in zip(batch, claimed, strict=True):
@@ -227,7 +235,7 @@ class ClaimDesk:
     def _look_again_for(self, claim_ids: Collection[str | None]) -> None:
         """Let requests share the answer of an earlier request with the same claim id.
 
-        A proxy or a worker may send a request twice. The second one may be in a later batch.
+        A proxy or a worker may send a request twice. The second request may be in a later batch.
         """
         with self._lock:
             for one in self._waiting:
@@ -248,7 +256,7 @@ class ClaimDesk:
         self._empty.clear()
 
     def _pause_after(self, error: Exception) -> float:
-        """Log the error of a claim. The workers of its batch go on waiting."""
+        """Log the error of a claim, and return the pause before the next claim. The workers keep waiting."""
         self.is_failing = True
         if isinstance(error, Unavailable):
             _log.warning("claim_failed", code=error.code, error=str(error))

@@ -1,11 +1,11 @@
-"""Lease tokens: they prove that a worker was given a claim. They are not stored.
+"""Lease tokens, which prove that a worker was given a claim. The tokens are not stored.
 
 A token is `elt1.KEY_ID.BODY.MAC`. BODY is base64url of the job id (16 bytes), the attempt id (16 bytes) and
 the claim version (8 bytes). MAC is base64url of the first 16 bytes of
 HMAC-SHA256(key, "euterpe-lease-v1" 0 KEY_ID 0 principal 0 BODY).
 
-A token shows who may ask. Whether the claim still owns the job is decided by the fence of each write only.
-Tokens are deterministic, so a repeated claim gets the same token again.
+A token shows only that the caller was given the claim. The fence of each write decides whether the claim
+still owns the job. Tokens are deterministic, so a repeated claim gets the same token again.
 """
 
 import hmac
@@ -24,7 +24,7 @@ _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TOKEN = re.compile(r"elt1\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{54})\.[A-Za-z0-9_-]{22}")
 _BODY = struct.Struct(">16s16sQ")
 _KEY_BYTES, _MAC_BYTES = 32, 16
-# A new key is used for new tokens after this time. The old key stays valid for days.
+# After this time at most, a process uses a new key for new tokens. The old key stays valid for days.
 _KEPT_S = 30.0
 # A token with an unknown key id causes at most one read of the keys in this time.
 _MISSES_EVERY_S = 1.0
@@ -53,7 +53,7 @@ class LeaseKey:
 
 @dataclass(frozen=True)
 class LeaseClaim:
-    """The claim that a token stands for."""
+    """The claim that a token proves."""
 
     job_id: str
     attempt_id: str
@@ -82,15 +82,15 @@ class LeaseTokens:
         return _token(self._keys_of_age(self._kept_s)[0], claim, principal)
 
     def verify(self, token: str, principal: str, *, job_id: str, attempt_id: str | None = None) -> LeaseClaim:
-        """Return the claim of `token`. Raise `InvalidLeaseToken`.
+        """Return the claim of `token`. Raise `InvalidLeaseToken` if the token is not valid for this call.
 
-        The call that brought the token names `job_id`, and some calls name `attempt_id`.
+        `job_id`, and in some calls `attempt_id`, come from the request that contains the token.
         """
         shape = _TOKEN.fullmatch(token)
         if shape is None:
             raise InvalidLeaseToken
         key, claim = self._key(shape[1]), _claim_of(shape[2])
-        # The whole token is compared, so no second spelling of a token is accepted.
+        # Compare the whole token, so that no other base64 encoding of the same bytes is accepted.
         if key is None or not hmac.compare_digest(_token(key, claim, principal), token):
             raise InvalidLeaseToken
         if claim.job_id != job_id or attempt_id not in (None, claim.attempt_id):
@@ -98,7 +98,10 @@ class LeaseTokens:
         return claim
 
     def _key(self, key_id: str) -> LeaseKey | None:
-        """Return the key with this id. Read the keys again if another process may have added it."""
+        """Return the key with this id.
+
+        If the id is unknown, read the keys again, because another process may have added the key.
+        """
         for age_s in (self._kept_s, _MISSES_EVERY_S):
             for key in self._keys_of_age(age_s):
                 if key.key_id == key_id:

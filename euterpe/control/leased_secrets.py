@@ -1,7 +1,7 @@
-"""Answer a remote worker about its job: its secrets, newer secrets, and whether another job is a rival.
+"""Answer a remote worker's questions about its job: its secrets, newer secrets, and rival jobs.
 
-The secrets are decrypted here at the moment of the hand-over, for the owner of the lease only, and sealed to
-the public key of its worker at once.
+The secrets are decrypted only when the owner of the lease asks for them, and immediately sealed to the public
+key of its worker.
 """
 
 import json
@@ -35,14 +35,14 @@ class OpenSecrets:
         return {"storage": storage, "hls_keys": {name: key.hex() for name, key in self.hls_keys.items()}}
 
     def sealed_to(self, public_key: str) -> bytes:
-        """Return the secrets, readable for the worker only. Raise `MalformedPublicKey`."""
+        """Return the secrets, sealed so that only the worker can read them. Raise `MalformedPublicKey`."""
         info = credentials_info(self.key.job_id, self.key.attempt_id, self.credential_version)
         return seal_to(read_public_key(public_key), json.dumps(self.document()).encode(), info)
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """The result of a call for newer credentials. `calls_left` is 0 if no further call can help."""
+    """The result of a refresh. `calls_left` is 0 if a further refresh cannot return newer credentials."""
 
     credential_version: int
     result: RefreshResult
@@ -50,14 +50,17 @@ class Refreshed:
 
 
 class LeasedSecrets:
-    """Answer questions about leased jobs. Thread-safe. All methods block, and raise `AttemptRefused`."""
+    """Answer questions about leased jobs. Thread-safe.
+
+    All methods block. They raise `AttemptRefused` if the attempt does not hold its job.
+    """
 
     def __init__(self, store: Store, refresher: Refresher, *, lease_ms: int, max_refreshes: int) -> None:
         self._store, self._refresher = store, refresher
         self._lease_ms, self._max_refreshes = lease_ms, max_refreshes
 
     def open(self, key: AttemptKey) -> OpenSecrets:
-        """Return the newest secrets of the job. Raise also the errors of `euterpe.crypto.errors`."""
+        """Return the newest secrets of the job. The errors of `euterpe.crypto.errors` may be raised, too."""
         job = self._held(key)
         with _refused_if_stale():
             storage, version = self._store.credentials.open(job)

@@ -42,7 +42,7 @@ class Refresher:
     def refresh(self, job: ClaimedJob, credential_version: int, reason: RefreshReason) -> RefreshResult:
         """Call the requester once, unless newer credentials than `credential_version` are stored already.
 
-        Raise `Conflict` for a stale claim, and the errors of a key provider that is unavailable.
+        Raise `Conflict` for a stale claim, and `KeyProviderUnavailable` during an outage of the key provider.
         """
         callbacks = self._store.callbacks.for_job(job)
         secret, version = self._store.credentials.open(job)
@@ -51,7 +51,8 @@ class Refresher:
         spec = join_secrets(dict(job.spec), secret, callbacks)
         if spec.refresh_url is None:
             return RefreshResult.REFUSED
-        # Read the secrets before the call is counted: an outage of the keys must not use up the budget.
+        # Read the secrets before the call is counted: an outage of the key provider must not use up the
+        # budget.
         signing_secrets = self._store.requesters.webhook_secrets(job.requester_id)
         if not self._store.credentials.begin_refresh(job, self._max_refreshes):
             return RefreshResult.REFUSED
@@ -78,7 +79,7 @@ class Refresher:
             return None
 
     def _accept(self, job: ClaimedJob, spec: JobSpec, answer: EgressResponse) -> RefreshResult:
-        """Store the credentials of the answer, if it has any."""
+        """Store the credentials in the answer, if it contains any. Return the result of the refresh."""
         if answer.status in (202, 204):
             return RefreshResult.PROMISED
         if answer.status != 200 or answer.truncated:

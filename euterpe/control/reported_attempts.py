@@ -1,7 +1,7 @@
 """The reports of remote workers: heartbeats, statuses and ends, each with the token of its lease.
 
-Reports that arrive together share a transaction. The token is verified in the thread that writes, because
-the keys of the tokens are read from the database now and then.
+Reports that arrive together share a transaction. The token is verified in the thread that writes, because the
+keys of the tokens are read from the database from time to time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,13 +32,14 @@ from euterpe.store.store import Store
 
 T = TypeVar("T")
 R = TypeVar("R")
-# 1,000 workers send about 70 heartbeats per second, which came to 1.7 per transaction without this pause.
+# 1,000 workers send about 70 heartbeats per second. Without this pause, a transaction had 1.7 of them on
+# average.
 _GATHER_S = 0.015
 
 
 @dataclass(frozen=True)
 class LeaseProof:
-    """The proof of a lease that a worker sends. `principal` is the owner of its API key."""
+    """The proof of a lease, as a worker sends it. `principal` is the owner of the worker's API key."""
 
     principal: str
     job_id: str
@@ -47,7 +48,7 @@ class LeaseProof:
 
 
 class AttemptRefused(EuterpeError):
-    """The attempt does not hold its job. `outcome` tells how it ended, if its own worker ended it."""
+    """The attempt does not hold its job. `outcome` is set if the worker of the attempt ended it."""
 
     def __init__(self, reason: ReportRefusal, outcome: str | None = None) -> None:
         super().__init__(_SAYS[reason])
@@ -95,7 +96,7 @@ class ReportedAttempts:
             group.stop()
 
     def key(self, proof: LeaseProof) -> AttemptKey:
-        """Return the attempt of a token. Raise `InvalidLeaseToken`. This may read from the database."""
+        """Return the attempt of a token. Raise `InvalidLeaseToken`. May read from the database."""
         claim = self._tokens.verify(
             proof.token, proof.principal, job_id=proof.job_id, attempt_id=proof.attempt_id
         )
@@ -135,7 +136,7 @@ class ReportedAttempts:
         return self._ends.submit(partial(self._made, ReleasedAttempt, proof, fields))
 
     def give_back(self, key: AttemptKey) -> "Future[EndAnswer]":
-        """Release a job that no worker has got, although it was claimed."""
+        """Release a job that was claimed, but whose claim did not reach a worker."""
         return self._ends.submit(partial(ReleasedAttempt, key=key))
 
     def _made(self, kind: Callable[..., T], proof: LeaseProof, fields: Mapping[str, object]) -> T:
@@ -145,7 +146,7 @@ class ReportedAttempts:
 def _write(
     write: Callable[[Sequence[T]], Sequence[R | EndRefused | ReportRefusal]], makes: Sequence[Callable[[], T]]
 ) -> list[R | Exception]:
-    """Make and write the reports; return for each its answer or its error. Bad reports are not written."""
+    """Make and write the reports; return an answer or an error for each. Do not write invalid reports."""
     made = [_made_or_refused(make) for make in makes]
     good = [report for report in made if not isinstance(report, Exception)]
     answers = iter(write(good) if good else ())

@@ -35,9 +35,9 @@ from euterpe.store.store import Store
 
 
 class StorePlane:
-    """The port `ControlPlane` over the store. `listener` wakes the worker for new jobs; `close` closes it."""
+    """A `ControlPlane` over the store. `close` closes `listener`, which wakes the worker for new jobs."""
 
-    heartbeat_interval_s: float | None = None  # the settings of this process hold for its worker, too
+    heartbeat_interval_s: float | None = None  # None, because the worker has the settings of this process
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class StorePlane:
         return self.store.inbox.submit_advance(step).result() or self._is_at(claim, target)
 
     def _is_at(self, claim: ClaimedJob, target: JobStatus) -> bool:
-        """Return whether an earlier try of the write was committed.
+        """Return whether an earlier try of the same write was committed.
 
         If the connection was lost during COMMIT, only the row in the database shows this.
         """

@@ -1,7 +1,7 @@
 """The claims that wait at a claim desk, in the order of their arrival, and the ids of claims that are over.
 
-A claim that was answered without jobs, or released, is over. Its id is remembered for a while, because a
-network may deliver a copy of the request late: nobody would run the jobs of the copy.
+A claim that was answered without jobs, or released, is over. Its id is remembered for a while, because the
+network may deliver a copy of the request late. No worker would run the jobs that are claimed for this copy.
 """
 
 from collections import defaultdict
@@ -19,19 +19,19 @@ class Waiting:
 
     request: ClaimRequest
     jobs: "Future[Sequence[ClaimedJob]]" = field(default_factory=Future)
-    is_new: bool = True  # an earlier claim with the same id was not looked for yet
-    is_urgent: bool = False  # claim once although the queues seem empty, and answer with the result
-    is_claiming: bool = False  # the desk claims for this worker now
+    is_new: bool = True  # True until the desk has looked for an earlier claim with the same id
+    is_urgent: bool = False  # True to claim once even if the queues seem empty, and to answer with the result
+    is_claiming: bool = False  # True while the desk claims for this worker
 
 
 class WaitingClaims:
-    """The waiting workers of one desk. Not thread-safe: the desk has a lock."""
+    """The waiting workers of one desk. Not thread-safe: the caller must hold the desk's lock."""
 
     def __init__(self, *, clock: Callable[[], float], remembered_s: float) -> None:
         self._clock, self._remembered_s = clock, remembered_s
         self._waiting: dict[Waiting, None] = {}  # in the order of arrival
         self._copies: defaultdict[str, list[Waiting]] = defaultdict(list)  # by claim id
-        self._over: dict[str, float] = {}  # the ids of claims that are over, and since when
+        self._over: dict[str, float] = {}  # the ids of claims that are over, with the time of each end
 
     def __iter__(self) -> Iterator[Waiting]:
         return iter(self._waiting)
@@ -40,7 +40,7 @@ class WaitingClaims:
         return len(self._waiting)
 
     def add(self, waiting: Waiting) -> bool:
-        """Return False if the claim is over."""
+        """Add a waiting worker. Return False, and add nothing, if its claim is over."""
         claim_id = waiting.request.claim_id
         if claim_id in self._over:
             return False
@@ -50,7 +50,7 @@ class WaitingClaims:
         return True
 
     def remove(self, waiting: Waiting) -> bool:
-        """Return whether the worker was waiting."""
+        """Remove a waiting worker. Return whether it was waiting."""
         if waiting not in self._waiting:
             return False
         del self._waiting[waiting]
@@ -61,12 +61,12 @@ class WaitingClaims:
         return True
 
     def busy(self, claim_id: str | None) -> list[Waiting]:
-        """Return the waits with this claim id for which the desk claims now."""
+        """Return the waits with this claim id whose claim is running now."""
         copies = self._copies.get(claim_id, ()) if claim_id is not None else ()
         return [one for one in copies if one.is_claiming]
 
     def end(self, claim_id: str | None) -> list[Waiting]:
-        """Note that a claim is over. Remove and return its waits, except those that are busy."""
+        """Record that a claim is over. Remove and return its waits, except those whose claim is running."""
         if claim_id is None:
             return []
         self._remember(claim_id)

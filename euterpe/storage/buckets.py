@@ -31,15 +31,15 @@ from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, SentFi
 
 _log = structlog.get_logger(__name__)
 PART = 16 * 1024 * 1024
-# A smaller file is sent in one request when it is published. Sending it earlier would take three requests,
-# which cost three times as much. At 20 MB/s, this would save less than 0.25 s. Besides, S3 accepts no smaller
-# parts.
+# A file below this size is sent in one request when it is published. An early upload would take three
+# requests, which cost three times as much, and would save less than 0.25 s at 20 MB/s. Besides, S3 accepts no
+# smaller parts.
 LEAST_EARLY = 5 * 1024 * 1024
 _MAX_PARTS = 10_000
 # The errors that a store may return when it no longer has the parts or blocks of an upload.
 _MAY_BE_LOST = (ErrorCode.OUTPUT_NOT_FOUND, ErrorCode.OUTPUT_REFUSED)
-# The number of tries to publish an object that other writers replace between our check of its state and our
-# write.
+# The number of tries to publish an object. A try fails when another writer replaces the object between our
+# check of its state and our write.
 _PUBLISH_TRIES = 3
 
 
@@ -161,7 +161,7 @@ class BucketDestination:
                 sent.upload.target = self._target(name, outgoing, content_type)
                 identity = self._publish(name, sent.upload, outgoing.sha256, before_publish)
             except StorageError as error:
-                # A store may lose parts, for example by a lifecycle rule. Then send the file again.
+                # A store may lose parts, for example by a lifecycle rule. In this case send the file again.
                 if not (isinstance(error, StorageUnreachable) or error.code in _MAY_BE_LOST):
                     raise
             else:
@@ -193,7 +193,7 @@ class BucketDestination:
             raise
 
     def renewed(self, target: UploadTarget) -> UploadTarget:
-        """Return this target with the credentials of this destination."""
+        """Return `target` with the credentials of this destination."""
         return replace(target, client=self._client)
 
     def _begin(self, name: str, outgoing: Outgoing, content_type: str) -> Upload:
@@ -231,7 +231,8 @@ class BucketDestination:
             try:
                 identity = upload.publish(found, conditional=self._is_conditional)
             except Changed:
-                # If this name has an object, the next names probably have objects too.
+                # There is an object of this name, so the next names probably have objects, too: read their
+                # states first.
                 self._reads_first = True
             except ConditionsUnsupported:
                 self._reads_first, self._is_conditional = True, False
@@ -243,8 +244,8 @@ class BucketDestination:
     def _identity_after_publish(self, name: str) -> str | None:
         """Return the identity that a HEAD shows immediately after publication.
 
-        The response to the upload is not enough: `rclone serve s3` completes a multipart upload with another
-        ETag than its HEAD returns later.
+        The response to the upload is not enough: for a multipart upload, `rclone serve s3` returns an ETag
+        that differs from the ETag of a later HEAD.
         """
         found = self._read_state(name)
         return None if found is None else found.identity
@@ -267,7 +268,7 @@ class BucketDestination:
 def _abort(upload: Upload) -> None:
     try:
         upload.abort()
-    except StorageError as error:  # an earlier error is the one to report
+    except StorageError as error:  # the caller reports the error that came before the abort
         _log.warning("upload_left", where=upload.target.where, code=error.code)
 
 

@@ -10,9 +10,9 @@ from euterpe.domain.retry import JobError, classify_status
 
 
 class SideCode(StrEnum):
-    """The errors that a source and an output may both have.
+    """Kinds of storage errors that may occur both for a source and for an output.
 
-    For each of these errors, the source and the output have different codes.
+    For each kind there are two error codes: one for the source and one for the output.
     """
 
     NOT_FOUND = "not_found"
@@ -62,10 +62,11 @@ class StorageError(EuterpeError):
 
 
 class MissingStorage(StorageError):
-    """This process may not use the folder or the endpoint of a job, or does not have the folder.
+    """This process may not use a folder or an endpoint that a job needs, or the folder does not exist here.
 
-    The API has accepted both, so a worker with other settings may be able to run the job. `released_as` is
-    the code of the job until then, and `code` is its code if no worker can run it.
+    The API has accepted the folder and the endpoint, so a worker with other settings may be able to run the
+    job. `released_as` is the code of the job while it waits for such a worker. `code` is its code if no
+    worker can run it.
     """
 
     def __init__(self, released_as: ErrorCode, message: str, *, side: Side) -> None:
@@ -87,8 +88,9 @@ class StorageUnreachable(StorageError):
 
 # S3 returns these codes with status 400.
 _STALE_CREDENTIALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-# When the completion of an upload is sent again because its response was lost, S3 returns NoSuchUpload with
-# 404. S3 refuses one of two concurrent conditional writes with ConditionalRequestConflict.
+# Reasons of S3 after which a retry may succeed. S3 returns NoSuchUpload with 404 when a client repeats the
+# completion of an upload because the first response was lost. S3 refuses one of two concurrent conditional
+# writes with ConditionalRequestConflict.
 _PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload", "ConditionalRequestConflict"})
 
 _NOT_FOUND = {
@@ -136,7 +138,7 @@ def status_error(where: str, status: int, side: Side, reason: str = "") -> Stora
 def too_slow(where: str, side: Side, problem: str) -> StorageError:
     """Return the error for a transfer below the minimum pace.
 
-    It is transient, because a retry may be faster.
+    The error is transient, because a retry may be faster.
     """
     return StorageError(SideCode.TOO_SLOW.for_side(side), f"{where}: {problem}", side=side)
 
@@ -144,6 +146,6 @@ def too_slow(where: str, side: Side, problem: str) -> StorageError:
 def disk_full(what: str, side: Side) -> StorageError:
     """Return the error for a full disk.
 
-    The error is transient, because another worker may have free space, and so may this worker later.
+    The error is transient, because another worker may have free space, or this worker may have some later.
     """
     return StorageError(ErrorCode.DISK_FULL, f"{what}: no space left on the disk", side=side)

@@ -43,13 +43,13 @@ def identity_of(status: os.stat_result) -> str:
 
 
 def lock(descriptor: int) -> None:
-    """Lock a new file until it is closed, to show other writers that its writer has not ended."""
+    """Lock a new file until it is closed, to show other writers that its writer is still running."""
     with suppress(OSError):  # the file system has no locks, so `_is_abandoned` is never true
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class FileReplacement:
-    """Publisher of the files of one attempt. It checks the fence of the claim before each rename.
+    """A publisher of the files of one attempt, which checks the fence of the claim before each rename.
 
     Thread-safe.
     """
@@ -57,7 +57,7 @@ class FileReplacement:
     def __init__(self, owner: Owner | None) -> None:
         self._owner = owner
         self._cleared: set[tuple[int, int]] = set()  # folders, by device and inode
-        self._clearing = threading.Lock()  # no thread publishes into a folder that another one is clearing
+        self._clearing = threading.Lock()  # held while one thread clears a folder, so that no other publishes
 
     def part_name(self) -> str:
         job, claim = (self._owner.job_id, self._owner.claim_version) if self._owner else ("none", 0)
@@ -122,8 +122,8 @@ class FileReplacement:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        # The age is the time from the last change of `name` to the creation of the new file just now. Both
-        # times come from the clock of the file system.
+        # The age is the time from the last change of `name` to the creation of the new file. Both times come
+        # from the clock of the file system.
         age = os.fstat(part.descriptor).st_ctime - status.st_ctime if part else None
         job_id, _, sha256 = _read_publisher(folder, name).partition(" ")
         return ObjectState(identity_of(status), status.st_size, job_id or None, age, sha256 or None)
@@ -146,7 +146,7 @@ class FileReplacement:
                     os.unlink(name, dir_fd=part.folder)
 
     def _is_own(self, match: re.Match[str]) -> bool:
-        # Another thread of the attempt may have made the file just now, and not have locked it yet.
+        # Another thread of the attempt may have created the file, but not locked it yet.
         owner = self._owner
         return (
             owner is not None and match["job"] == owner.job_id and int(match["claim"]) == owner.claim_version

@@ -30,7 +30,7 @@ from euterpe.storage.publication import Owner
 from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, SentFile, Stored
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# O_NONBLOCK, because a FIFO must be refused, and without this flag open(2) would wait for a writer.
+# Use O_NONBLOCK: a FIFO must be refused, and without this flag open(2) would wait for a writer of the FIFO.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE_UNNAMED = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -47,12 +47,12 @@ class FileReader:
 
     @contextmanager
     def open(self, offset: int, on_wait: OnWait) -> Iterator[Body]:
-        del on_wait  # nothing can be called while the file system waits
+        del on_wait  # nothing can call `on_wait` during a blocking file system call
         with self._opened() as descriptor, open(descriptor, "rb", closefd=False) as file:
             begun = _info(descriptor)
             file.seek(offset)
             yield Body(begun, offset, self._chunks(file.read))
-            # Without this check, a file that was overwritten during the read gave halves of two different
+            # Without this check, a read of a file that was being overwritten returned halves of two different
             # films.
             if _info(descriptor) != begun:
                 raise StorageError(
@@ -184,7 +184,7 @@ def _open_root(where: str, side: Side, root: Path) -> int:
 
 
 def require_root(policy: StoragePolicy, url: str, side: Side) -> None:
-    """Raise `MissingStorage` if this process may not use the folder of the URL, or does not have it."""
+    """Raise `MissingStorage` if this process may not use the folder of the URL, or cannot find it."""
     root, _ = _below_a_root(policy, url, side)
     os.close(_open_root(url, side, root))
 
@@ -200,7 +200,7 @@ def _create(name: str, folder: int) -> int:
     """Create a file without a name (O_TMPFILE), or else with its part name.
 
     When a process is killed while it writes, a file without a name leaves nothing in the folder. NFS does not
-    support O_TMPFILE, so there the file gets its part name at once.
+    support O_TMPFILE, so on NFS the file has its part name from the beginning.
     """
     try:
         return os.open(".", _CREATE_UNNAMED, 0o666, dir_fd=folder)

@@ -36,15 +36,15 @@ class ConditionsUnsupported(Exception):
 
 
 def _unknown(_job_id: str) -> None:
-    """Return None, because the job may belong to another installation. This is the default of `is_rival`."""
+    """Return None, because the job may belong to another installation. Used as the default of `is_rival`."""
 
 
 @dataclass(frozen=True)
 class Owner:
     """The attempt that publishes. `began` is the time, by the clock `now`, at which the attempt began.
 
-    `is_rival` returns whether another job is unfinished, or succeeded after this attempt began. It returns
-    None for a job that is not in this database.
+    `is_rival` returns whether another job is unfinished, or succeeded after this attempt began. `is_rival`
+    returns None for a job that is not in this database.
     """
 
     job_id: str

@@ -1,4 +1,4 @@
-"""Threads that fetch ranges of a source, in parallel with the front request, which reads it in order."""
+"""Threads that fetch ranges of a source, while the front request reads the source in order."""
 
 import threading
 from collections.abc import Callable
@@ -34,15 +34,15 @@ class ParallelFetch:
     from_latencies: float = 2.0
     # The time for measuring the speed of the front request before the first range.
     settle_s: float = 0.25
-    # The idle timeout of a request for a range. It is short, because the front request can fetch the range
-    # instead. A thread that connects cannot be interrupted, so a stopped fetch waits for its threads up to
-    # this time.
+    # The idle timeout of a request for a range. This timeout is short, because the front request can fetch
+    # the range instead. A thread that connects cannot be interrupted, so a stopped fetch waits for its
+    # threads up to this time.
     idle_s: float = 5.0
     # The time that the front request waits for a range that the front has reached. After that, the front
     # request fetches the rest of the range itself.
     patience_s: float = 1.0
-    # The threads pause while the caller has not counted this many bytes, because the caller checks the free
-    # disk space when it counts.
+    # The threads pause when the caller has not yet counted this many fetched bytes, because the caller checks
+    # the free disk space when it counts.
     most_uncounted_bytes: int = 32 * _MIB
 
 
@@ -69,7 +69,7 @@ class _FrontSpeed:
         return 0.0 if self._began is None else monotonic() - self._began
 
     def worthwhile_bytes(self, parallel: ParallelFetch, from_s: float = 0.0) -> int:
-        """Return how many bytes must be missing, so that another request saves time."""
+        """Return the smallest number of missing bytes for which another request saves time."""
         seconds = max(from_s, parallel.from_latencies * self.latency_s)
         return int(seconds * self._received / max(self.elapsed_s, 1e-6))
 
@@ -144,7 +144,7 @@ class RangeReaders:
         return arrived
 
     def await_gap(self, on_tick: Callable[[], None]) -> None:
-        """Wait until the front request can go on. After a timeout, revoke the range at the front."""
+        """Wait until the front request can continue. After a timeout, revoke the range at the front."""
         patience = max(self._parallel.patience_s, self._speed.latency_s)
         while not self._file.await_gap(min(patience, TICK_S)):
             on_tick()

@@ -76,10 +76,10 @@ class RangeSchedule:
             self.pass_ranges()
 
     def take(self, connections: int, least_rest: int = 0) -> ByteRange | None:
-        """Return a range to fetch, or None when little is missing.
+        """Return a range to fetch, or None when too few bytes are missing.
 
-        Prefer a range that was given back. A new range is one connection's share of the missing bytes. There
-        is a new range only if at least `least_rest` bytes are missing.
+        Prefer a range that another thread has given back. A new range is one connection's share of the
+        missing bytes. Create a new range only if at least `least_rest` bytes are missing.
         """
         for part in self._ranges:
             if not (part.is_held or part.is_complete):

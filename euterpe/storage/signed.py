@@ -123,7 +123,7 @@ class SignedDestination:
         self._egress, self._urls, self.pace, self._retry = egress, urls, pace, retry
 
     def send(self, name: str, file: Path, *, content_type: str, on_chunk: OnChunk) -> None:
-        """Return None, because the store publishes an object as soon as it has its last byte."""
+        """Return None, because the store publishes an object as soon as the last byte has arrived."""
 
     def put(
         self,
@@ -178,7 +178,7 @@ class SignedDestination:
 
 
 def _fenced(outgoing: Outgoing, before_publish: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the chunks, and check the fence once more before the last chunk.
+    """Yield the chunks, and check the fence again before the last chunk.
 
     The store publishes the object when it has received the last chunk, and the chunks before it may have
     taken hours.

@@ -58,7 +58,7 @@ class SourceObject:
 
         Another call, even on a new SourceObject, resumes where the last call stopped. `on_chunk` receives the
         number of bytes that were written since its last call, at any position. After a failed request and
-        during a wait, `on_chunk` is called with 0. If it raises, the connections are closed.
+        during a wait, `on_chunk` is called with 0. If `on_chunk` raises, the connections are closed.
         """
         self.check_announced(file.expect, max_bytes)
         with RangeReaders(self._reader, file, self._retry, self._parallel) as ranges:
@@ -103,7 +103,8 @@ class SourceObject:
         except StorageUnreachable as broken:
             if fetch.file.front and fetch.file.expect.etag is None:
                 raise self._not_resumed(broken) from None
-            # Call `on_chunk` so that it can raise, because another request to a silent store takes 30 s.
+            # Call `on_chunk`, which may raise to end the fetch: a further request to a silent store would
+            # take 30 s.
             fetch.count()
             raise
 

@@ -14,7 +14,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class EndBytes:
-    """The number of bytes to read. An index is at one of the two ends, and takes 2 MiB for an hour."""
+    """The bytes to read. The index of a film is at one of the two ends, and takes 2 MiB per hour."""
 
     front: int = 32 * _MIB
     back: int = 16 * _MIB

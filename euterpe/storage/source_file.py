@@ -91,7 +91,8 @@ class SourceFile:
     ) -> ByteRange | None:
         """Wait for a range to fetch. The caller must give the range back, even after an error.
 
-        Return None after `drop_ranges`, or when `is_stopping` returns True. Call `wake` when that changes.
+        Return None after `drop_ranges`, or when `is_stopping` returns True. Call `wake` after a change of
+        `is_stopping`.
         """
         with self._changed:
             while not (is_stopping() or self._schedule.is_closed):

@@ -46,7 +46,7 @@ class Storage:
         self._stores = egress.with_allowed(_pair(endpoint) for endpoint in policy.endpoints)
         self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
         self._retry, self._parallel = retry, parallel
-        self.least_early_bytes = least_early_bytes  # a smaller file is not sent before it is published
+        self.least_early_bytes = least_early_bytes  # a smaller file is sent only when it is published
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
         """Return a copy for one attempt, which limits the time of each request (`Egress.bounded`)."""
@@ -85,7 +85,7 @@ class Storage:
     ) -> UploadDestination:
         """Return the destination of the attempt `owner`.
 
-        All uploads to it share one measurement of the pace.
+        All uploads to this destination share one measurement of the pace.
         """
         pace = TransferPace(self._pace)
         if output.url is None:

@@ -118,7 +118,7 @@ class UploadDestination(Protocol):
     def send(self, name: str, file: Path, *, content_type: str, on_chunk: OnChunk) -> SentFile | None:
         """Send `file` without making it visible, so that a later `put` only has to publish it.
 
-        Return None if the destination cannot send a file early, or if that would not save time.
+        Return None if the destination cannot send a file early, or if an early upload would not save time.
         """
         ...
 
@@ -196,8 +196,8 @@ class Outgoing:
 def _opened(file: Path) -> Iterator[BinaryIO]:
     """Yield a regular file, and raise for a link.
 
-    The process that made the file may have been compromised. It may have replaced the file or the folder with
-    a link that leads to the worker's own files.
+    The process that made the file may have been compromised. A compromised process may have replaced the file
+    or the folder with a link that leads to the worker's own files.
     """
     with ExitStack() as stack:
         try:
@@ -222,7 +222,7 @@ def _not_a_file(file: Path) -> StorageError:
 class TransferRetry:
     """Retries of transient failures, with exponential backoff."""
 
-    tries: int = 5  # failures in a row without progress
+    tries: int = 5  # the number of consecutive failures without progress after which `run` raises
     first_pause_s: float = 0.1
 
     def run(

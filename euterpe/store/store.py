@@ -64,9 +64,9 @@ class Store:
         """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
         A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, no expired lease
-        is revoked, so that living workers come first after an outage. `shares` builds the object that ranks
-        jobs for claims. A benchmark passes a different function, to compare the fair order with another
-        order.
+        is revoked, so that after an outage each running worker can revive its leases. `shares` builds the
+        object that ranks jobs for claims. A benchmark passes a different function, to compare the fair order
+        with another order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:

@@ -81,7 +81,8 @@ class Attempt:
         try:
             with self._workplace() as folder:
                 outputs = self._work(folder)
-            # Remove all files before recording success, so that a succeeded job leaves no file here.
+            # Remove all files before recording success, so that a succeeded job leaves no file on this
+            # worker.
             self._drop_source()
             timings = self._meter.document("final")
             self._recorder.succeed(outputs, timings)
@@ -125,7 +126,7 @@ class Attempt:
                 assert_never(verdict)
 
     def _hand_back(self, reason: JobError) -> None:
-        """Release the job without a charge. The control plane charges it if the job has had many releases."""
+        """Release the job without a charge. After too many releases, the control plane charges it anyway."""
         end = self._recorder.release(self._meter.document("final"), reason)
         self._is_requeued = end in (End.RELEASED, End.REQUEUED)
 
@@ -201,8 +202,8 @@ class Attempt:
     def _source_fetcher(self, path: Path, head_start: HeadStart, spec: JobSpec) -> SourceFetcher:
         def on_begun(file: SourceFile) -> None:
             self._announced_bytes = file.expect.size or 0
-            # Do not begin early if damage is allowed, because only an encode of the complete source finds it.
-            # Do not begin early with watermarks either, because they are fetched after the source.
+            # Do not begin early if damage is allowed, because only an encode of the complete source finds the
+            # damage. Do not begin early with watermarks either, because they are fetched after the source.
             if not spec.allow_truncated and not watermark_urls(spec):
                 head_start.begin(file)
 
@@ -242,7 +243,7 @@ class Attempt:
     def _upload_all(
         self, access: CredentialAccess, made: Sequence[MadeFile], early: EarlyUploads
     ) -> list[Stored]:
-        """Upload the files. `made` has each file after the files that it refers to."""
+        """Upload the files. In `made`, each file comes after the files that it refers to."""
         whole, sent = max(1, sum(file.path.stat().st_size for file in made)), 0
 
         def on_stored(done: Stored) -> None:
@@ -268,7 +269,7 @@ class Attempt:
         self._control.check()
 
     def _check(self, written_bytes: int) -> None:
-        """Raise when the attempt must stop, or when the disk is short."""
+        """Raise when the attempt must stop, or when the free disk space is below the reserve."""
         self._control.check()
         self._unchecked += written_bytes
         if self._unchecked >= _CHECK_EVERY_BYTES:
@@ -277,7 +278,10 @@ class Attempt:
 
 
 def _documents(warnings: Sequence[PlanWarning]) -> list[dict[str, Any]]:
-    """Return the warnings, missing outputs first. If there are too many, the last warning counts the rest."""
+    """Return the warnings, missing outputs first.
+
+    If there are too many warnings, the last one says how many are left out.
+    """
     ordered = sorted(warnings, key=lambda warning: warning.code not in ("output_failed", "output_skipped"))
     if (left := len(ordered) - _MOST_WARNINGS) > 0:
         more = PlanWarning("more_warnings", None, f"{left + 1} more warnings are not listed")

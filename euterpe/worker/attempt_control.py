@@ -19,18 +19,18 @@ _log = structlog.get_logger(__name__)
 # A stopping worker waits at most this long for its control plane. Jobs that it cannot release in this time
 # are reclaimed when their leases expire.
 _STOP_WRITE_S = 3.0
-# An attempt that runs this long past its deadline hangs in a call that never returns. Its lease is no longer
-# extended, so that another worker can claim the job.
+# An attempt that still runs this long after its deadline is treated as hung in a call that never returns. Its
+# lease is no longer extended, so that another worker can claim the job.
 _HANGS_S = 60.0
-# An attempt waits at most this long for the key provider. It does not fail at once, because a restart of the
-# key provider must not waste the work of a long attempt.
+# An attempt waits at most this long for the key provider. The attempt does not fail at once, because a
+# restart of the key provider must not waste the work of a long attempt.
 _KEYS_WAIT_S = 60.0
 R = TypeVar("R")
 Clock = Callable[[], float]
 
 
 class AttemptResult(Enum):
-    """The result of an attempt, for its worker."""
+    """The result of an attempt, which its worker reads."""
 
     SUCCEEDED = auto()
     FAILED = auto()  # charged to the job

@@ -52,8 +52,8 @@ Verdict = Charge | NoCharge
 def judge(error: Exception, phase: str, self_check: Callable[[], WorkerFault | None]) -> Verdict:
     """Return the verdict on `error`.
 
-    If the error does not show its cause, call `self_check`, which measures the worker now. This is necessary
-    because client libraries and ffmpeg report the cause of a failure only as text.
+    If the error does not show its cause, call `self_check`, which measures the worker now. The measurement is
+    necessary, because client libraries and ffmpeg report the cause of a failure only as text.
     """
     if (known := _known_verdict(error, phase)) is not None:
         return known

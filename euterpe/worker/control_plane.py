@@ -2,10 +2,11 @@
 
 `euterpe/control/store_plane.py` implements the port over the store, for workers in the same process, and
 `euterpe/worker/http_plane.py` over HTTP, for remote workers. `tests/worker/test_control_plane.py` runs the
-same tests on both.
+same tests on both implementations.
 
-Each method may raise `Unavailable`; the caller may then repeat the call, because a call that was already
-carried out gets its first answer again. Each write is fenced: it changes nothing once the claim is over.
+Each method may raise `Unavailable`. The caller may then repeat the call: if the first call was carried out,
+the repeated call gets the same answer and changes nothing. Each write is fenced: it changes nothing once the
+claim is over.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ from euterpe.domain.states import JobStatus
 class ControlPlane(Protocol):
     @property
     def heartbeat_interval_s(self) -> float | None:
-        """Return the time between heartbeats that the last claim asked for, or None if it is the worker's."""
+        """Return the heartbeat interval in the last claim's answer, or None for the worker's own interval."""
         ...
 
     def claim(self, limit: int, *, wait_s: float) -> Sequence[LeasedJob]:
@@ -43,7 +44,7 @@ class ControlPlane(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the current `claim` or `wait` early, or the next one. Any thread may call this."""
+        """End the current `claim` or `wait` early, or else the next one. Any thread may call this."""
         ...
 
     def heartbeat(self, beats: Sequence[Heartbeat]) -> HeartbeatAnswer:
@@ -51,9 +52,10 @@ class ControlPlane(Protocol):
         ...
 
     def prove(self, job: LeasedJob, *, refers: bool) -> bool:
-        """Return whether the claim surely holds now, for the publication of a file.
+        """Return whether the claim certainly holds now, so that a file may be published.
 
-        `refers` tells that the file refers to others, so that it must be published under a fresh heartbeat.
+        `refers` is true if the file refers to other files. Such a file may be published only after a new
+        heartbeat.
         """
         ...
 
@@ -62,7 +64,7 @@ class ControlPlane(Protocol):
     ) -> bool:
         """Write the next status, and renew the lease. Return False for a stale claim.
 
-        `values` may have `source_info` and `warnings`.
+        `values` may contain `source_info` and `warnings`.
         """
         ...
 
@@ -81,7 +83,7 @@ class ControlPlane(Protocol):
         ...
 
     def release(self, job: LeasedJob, *, reason: JobError | None, timings: Mapping[str, Any]) -> End:
-        """Queue the job again without a charge, because the worker is at fault, or stops.
+        """Queue the job again without a charge, because the worker is at fault or is stopping.
 
         If the job has used up its releases for this `reason`, charge the attempt instead.
         """

@@ -27,10 +27,10 @@ R = TypeVar("R")
 class RefreshTimings:
     """Durations of the refresh of credentials, in seconds."""
 
-    promise_s: float = 60.0  # the longest wait for credentials that a response promised
+    promise_s: float = 60.0  # the longest wait for credentials that the requester's response promised
     look_every_s: float = 0.5  # the pause between two reads during this wait
-    # The pause after a call that returned no new credentials. It doubles each time, so that the requester's
-    # service has time to restart.
+    # The pause after a call that returned no new credentials. The pause doubles each time, so that the
+    # requester's service has time to restart.
     first_pause_s: float = 1.0
     expires_soon_s: float = 60.0  # credentials that expire within this time are refreshed before their use
 
@@ -137,7 +137,7 @@ class CredentialAccess:
     def _await_newer(self) -> bool:
         """Wait for the newer credentials that the response contained or promised.
 
-        Return whether they came.
+        Return whether they arrived.
         """
         until = time.monotonic() + self._timings.promise_s
         while not self._load_newer():

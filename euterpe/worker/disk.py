@@ -17,8 +17,8 @@ _FLOOR_BYTES = 1 << 20
 # The reservation for outputs, as a fraction of the source. Half is enough for most jobs, because their
 # outputs are smaller than half of the source. Larger outputs get more space while there is room.
 _OUTPUT_SHARE = 0.5
-# When the outputs outgrow the reservation, it grows by at least this much if there is room, so that not every
-# measurement of the outputs queries the file system.
+# When the outputs become larger than the reservation, the reservation grows by at least this much if there is
+# room. Otherwise every measurement of the outputs would query the file system.
 _STEP_BYTES = 64 << 20
 # For a small source a slot keeps a quarter of its share, because most outputs need no more than that. The
 # other three quarters are for large jobs, which otherwise could wait for ever while small jobs run.
@@ -37,7 +37,7 @@ class DiskFull(EuterpeError):
 
 
 class TooLargeForWorker(DiskFull):
-    """Raised when a job needs more disk than this worker gives to one job.
+    """Raised when a job needs more disk space than this worker allows for one job.
 
     The attempt is charged, and the job is retried.
     """
@@ -109,7 +109,7 @@ class DiskLedger:
         return self._kept is not None and self._kept.free(self._kept.size_bytes) > 0
 
     def _free(self, wanted_bytes: int) -> None:
-        """Remove kept sources until this many bytes are free, or until none is left."""
+        """Remove kept sources until this many bytes are free, or until no kept source is left."""
         if self._kept is not None and (lack := wanted_bytes - self._free_bytes()) > 0:
             self._kept.free(lack)
 
@@ -177,7 +177,7 @@ class DiskLedger:
 
 
 class DiskReservation:
-    """The part of the disk that one attempt may fill. Close it when the attempt's files are gone."""
+    """The part of the disk that one attempt may fill. Close it after the attempt's files were removed."""
 
     def __init__(self, ledger: DiskLedger, share: int) -> None:
         self._ledger = ledger

@@ -51,7 +51,7 @@ class DryRunLimits:
 class DryRuns:
     """The dry runs of one process. Thread-safe. The first dry run starts the sandbox and makes `folder`.
 
-    `folder` has the bytes that were read from sources, at most 48 MiB for each running dry run.
+    `folder` contains the bytes that were read from sources, at most 48 MiB for each running dry run.
     """
 
     def __init__(self, storage: Storage, sandbox: Sandbox, folder: Path, limits: DryRunLimits) -> None:

@@ -24,8 +24,8 @@ from euterpe.worker.credentials import CredentialAccess
 _log = structlog.get_logger(__name__)
 # Aborts run in parallel, because each takes a request, and a failed attempt must not hold its slot for long.
 _ABORTS_AT_ONCE = 8
-# A worker that stops has 10 s to write its releases. A store that does not answer would delay it by 30 s or
-# more.
+# A stopping worker has 10 s to write its releases. Without this limit, a store that does not answer would
+# delay the worker by 30 s or more.
 _END_WAIT_S = 5.0
 
 
@@ -47,7 +47,7 @@ class EarlyUploads:
     If a file cannot be sent now, the upload at the end of the attempt sends it or reports the error. Refused
     credentials are not refreshed, because the upload at the end may need all the refreshes that an attempt
     has. At the end of the block, the thread removes the unpublished bytes from the store. The block waits for
-    this for at most `end_wait_s`.
+    this removal for at most `end_wait_s`.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class EarlyUploads:
     def take(self, name: str) -> SentFile | None:
         """Return the sent file, for publication. Wait while the thread sends this file.
 
-        Return None if the file was not sent: then the thread will not send it any more. After `stop`, do not
-        wait.
+        Return None if the file was not sent. In this case the thread does not send the file later. After
+        `stop`, do not wait.
         """
         with self._changed:
             self._waiting = deque(offer for offer in self._waiting if offer.name != name)
@@ -128,7 +128,7 @@ class EarlyUploads:
             self._sent.clear()
 
     def stop(self) -> None:
-        """Send no more files, and interrupt the current one."""
+        """Send no more files, and interrupt the upload of the current file."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -163,7 +163,7 @@ class EarlyUploads:
                 _log.info("early_upload_ended", code=error.code)
                 self._is_stopped = True
             except Exception:  # noqa: BLE001  the upload at the end does not need this thread
-                if offer.round == self._round:  # else `forget` was called, and the file may have been removed
+                if offer.round == self._round:  # otherwise `forget` was called, and the file may be gone
                     _log.exception("early_upload_failed")
                     self._is_stopped = True
             finally:

@@ -1,10 +1,10 @@
 """Head start: begin an encode before its source is complete.
 
-Keep it only if the final plan needs the same one. The facts from the beginning of the source give an early
-plan, whose first command reads the source from a pipe. The facts of the complete source give the final plan.
-If the first command of the final plan has the same arguments, the running encode is kept. Otherwise it is
-stopped, and its files are removed. The pipe ends only when the source is complete and unchanged, so no kept
-encode has only a part of its source.
+Keep the encode only if the final plan needs the same encode. The facts from the beginning of the source give
+an early plan, whose first command reads the source from a pipe. The facts of the complete source give the
+final plan. If the first command of the final plan has the same arguments, the running encode is kept.
+Otherwise the running encode is stopped, and its files are removed. The pipe ends only when the source is
+complete and unchanged, so no kept encode has only a part of its source.
 """
 
 import os
@@ -246,7 +246,7 @@ class HeadStart:
         return False
 
     def _plan_of_beginning(self, file: SourceFile) -> Plan | None:
-        """Probe the beginning, and plan. Return a plan with only the first command.
+        """Probe the beginning of the source, and return the first command of its plan as a plan.
 
         Return None if the beginning is not enough, or if the first command cannot read a pipe.
         """
@@ -259,7 +259,7 @@ class HeadStart:
             try:
                 found = self._beginning(front, file.expect.size or 0)
                 planned = plan(self._outputs(), found.info, threads=self._threads)
-            except MediaError:  # more of the source may be needed
+            except MediaError:  # the probe may need more of the source
                 continue
             if not found.is_in_order or not can_stream(planned):
                 return None

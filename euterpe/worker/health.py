@@ -61,7 +61,7 @@ def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
 
 
 def full_disk_in(error: Exception) -> WorkerFault | None:
-    """Return the fault `disk_full` if a write to the worker's own disk failed for lack of space."""
+    """Return the fault `disk_full` if a write to the worker's own disk failed because the disk is full."""
     if isinstance(error, StorageError) and error.side == "output":
         return None  # the disk of a `file://` output is not the worker's
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
@@ -94,22 +94,22 @@ class SelfCheck:
     def quick(self) -> WorkerFault | None:
         """Check disk, descriptors and threads. Return a fault or None.
 
-        This takes a millisecond and starts no process.
+        The check takes a millisecond and starts no process.
         """
         return self._first_fault(self._try_disk, self._try_descriptors, self._try_thread)
 
     def full(self) -> WorkerFault | None:
         """Check the resources as `quick` does, and then the sandbox. Return a fault or None.
 
-        This takes about 20 ms.
+        The check takes about 20 ms.
         """
         return self.quick() or self._sandbox_fault()
 
     def _sandbox_fault(self) -> WorkerFault | None:
         """Return a fault only if a trivial child process fails in every one of `_SANDBOX_TRIES` tries.
 
-        If a job in another slot crashes the fork server, the child of a try ends with it. This must not pause
-        the worker.
+        If a job in another slot crashes the fork server, the child process ends together with the fork
+        server. Such a crash must not pause the worker.
         """
         fault: WorkerFault | None = None
         for _ in range(_SANDBOX_TRIES):
@@ -134,7 +134,7 @@ class SelfCheck:
         try:
             self._workdir.try_to_write()
         except OSError:
-            # A quota may be full of kept sources, and free bytes do not show this.
+            # Kept sources may fill a disk quota. The number of free bytes does not show this.
             if not self._disk.drop_kept():
                 raise
             self._workdir.try_to_write()

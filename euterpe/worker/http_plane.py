@@ -56,7 +56,7 @@ class HttpPlane:
         self._private_key = new_private_key()
         self._public_key = public_key_text(self._private_key)
         self._beats = BeatSender(connection, worker_id, clock=clock)
-        self.heartbeat_interval_s: float | None = None  # as the server asked for with the last claim
+        self.heartbeat_interval_s: float | None = None  # from the server's answer to the last claim
 
     # -- claims
 
@@ -83,7 +83,8 @@ class HttpPlane:
     def heartbeat(self, beats: Sequence[Heartbeat]) -> HeartbeatAnswer:
         """Extend the leases. A job is held until the server says that it is lost.
 
-        During an outage that is longer than a lease, attempts go on: their owner may revive their leases.
+        During an outage that is longer than a lease, attempts continue, because this worker may be able to
+        revive their leases afterwards.
         """
         self._beats.send([(_held(beat.job), beat.timings) for beat in beats])
         self._claims.release_abandoned()
@@ -94,10 +95,11 @@ class HttpPlane:
         )
 
     def prove(self, job: LeasedJob, *, refers: bool) -> bool:
-        """Return whether the claim surely holds now, for the publication of a file.
+        """Return whether the claim certainly holds now, so that a file may be published.
 
-        The last heartbeat is proof enough for a file that nothing refers to yet. An HLS ladder has thousands
-        of such segments. A file that `refers` to others needs a heartbeat of its own.
+        For a file to which no published file refers yet, the last heartbeat is enough. An HLS ladder has
+        thousands of such files, its segments. If `refers` is true, the file refers to other files, and a new
+        heartbeat is sent first.
         """
         held = _held(job)
         if refers or not held.may_publish(self._clock()):
@@ -105,7 +107,7 @@ class HttpPlane:
         return not held.is_lost
 
     def holds_until(self, job: LeasedJob) -> float:
-        """Return until when no other worker can own the job, by the clock of this control plane."""
+        """Return the time until which no other worker can own the job, by the clock of this control plane."""
         return _held(job).holds_until
 
     def report(self, job: LeasedJob, progress: ProgressFigures) -> bool:
@@ -188,9 +190,9 @@ class HttpPlane:
         )
 
     def _renewed(self, jobs: Sequence[LeasedJob]) -> Sequence[LeasedJob]:
-        """Renew leases that began with an earlier request, and leave out jobs that are lost already.
+        """Renew leases that began with an earlier request, and leave out jobs that are already lost.
 
-        The first regular heartbeat could come too late for them.
+        These leases could expire before the first regular heartbeat.
         """
         with suppress(Unavailable):
             self._beats.send([(_held(job), None) for job in jobs])

@@ -100,7 +100,7 @@ class KeptSources:
     def keep(self, job_id: str, identity: SourceIdentity, path: Path, state: FileState) -> None:
         """Move the file out of the attempt's folder, if it still has the state that it had after the fetch.
 
-        Leave the file in its folder if there is no room, or if its identity does not prove equal bytes.
+        Leave the file in its folder if there is no room, or if an equal identity would not prove equal bytes.
         """
         if not identity.info.is_identity:
             return
@@ -145,7 +145,7 @@ class KeptSources:
         return sum(kept.state.size for kept in self._kept.values())
 
     def _make_room(self, size: int) -> bool:
-        """Remove the oldest sources until one of `size` bytes fits into the share. Return whether it fits."""
+        """Remove the oldest sources until `size` bytes fit into the share. Return whether they fit."""
         most = int(self._largest_share * (self._disk.free_bytes() + self._size() + size))
         while self._kept and self._size() + size > most:
             self._remove(next(iter(self._kept)))

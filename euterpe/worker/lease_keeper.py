@@ -36,7 +36,7 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
             control.end(WorkerStopping("the worker is stopping"))
 
     def send_heartbeat(self, claims: Sequence[AttemptControl]) -> None:
-        """Send one heartbeat for all attempts that do not hang.
+        """Send one heartbeat for all attempts, except those that hang.
 
         Signal an attempt to stop if its lease is lost or its job is canceled.
         """

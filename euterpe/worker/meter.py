@@ -12,8 +12,9 @@ Measured = Literal["final", "last_beat"]
 class UsageMeter:
     """The usage figures of one attempt. Thread-safe.
 
-    In the document, `measured` is "final" when the attempt recorded its own end. It stays "last_beat" when
-    the worker was killed or lost its lease; the attempt then used at least the recorded amounts.
+    In the document, `measured` is "final" when the attempt recorded its own end. The value is still
+    "last_beat" after the worker was killed or lost its lease. In this case the attempt used at least the
+    recorded amounts.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +35,7 @@ class UsageMeter:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure the duration of a phase. Until the phase ends, the document has its duration so far.
+        """Measure the duration of a phase. Until the phase ends, the document contains its duration so far.
 
         Times of the same phase add up. Two different phases may run at the same time, but the same phase may
         not run twice at once.

@@ -8,9 +8,10 @@ from euterpe.media.encoding.quality import SCORES
 from euterpe.media.encoding.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
-# The store accepts 256 KiB of outputs per row. A libSQL server returns at most 10 MiB, which must have room
-# for 15 rows, or for the 25 webhooks of one claim, each with the outputs. The list of files gets half of the
-# 256 KiB. Not all files fit: a film of three hours has 2,700 segments of four seconds in each rendition.
+# The store accepts 256 KiB of outputs per row. A libSQL server returns at most 10 MiB in a response. A
+# response must have room for 15 rows with outputs, or for the 25 webhooks of one claim, each with the
+# outputs. The list of files gets half of the 256 KiB. Not all files fit: a film of three hours has 2,700
+# segments of four seconds in each rendition.
 MAX_FILES_BYTES = 128 * 1024
 
 

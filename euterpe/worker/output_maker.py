@@ -101,7 +101,7 @@ class OutputMaker:
         )
 
     def make(self, work: EncodeWork, head_start: HeadStart) -> MadeOutputs:
-        """Make and verify the outputs. Use the early encode if it is the first command of the plan."""
+        """Make and verify the outputs. Use the early encode if it runs the first command of the plan."""
         self._meter.note(media_seconds=work.info.duration_seconds)
         if head_start.fits(work.planned):
             try:
@@ -144,7 +144,8 @@ class OutputMaker:
                 on_made=work.offer,
                 watermark_fds=work.watermark_fds,
             )
-        # A plan whose first command ran during the fetch has no measurements, so it is settled already.
+        # If the first command ran during the fetch, the plan has no measurements whose results could change
+        # it.
         made = stats.plan if commands is work.planned else work.planned
         with self._meter.phase("verify"):
             verified = verify(

@@ -50,7 +50,7 @@ class AttemptRecorder:
         eta_seconds: float | None = None,
         speed: float | None = None,
     ) -> None:
-        """Write the progress, unless it has not moved since the last report, or that report is too recent.
+        """Write the progress if it has increased, and if the last report is old enough.
 
         Write nothing while the control plane is unavailable.
         """
@@ -67,10 +67,10 @@ class AttemptRecorder:
             raise LeaseLost("the job is not ours any more")
 
     def prove_ownership(self, *, refers: bool) -> None:
-        """Return if the claim surely holds, or raise `LeaseLost` if it is stale.
+        """Return if the claim certainly holds, or raise `LeaseLost` if the claim is stale.
 
-        The uploader calls this method before each object becomes visible. `refers` tells that the object
-        refers to others.
+        The uploader calls this method before each object becomes visible. `refers` is true if the object
+        refers to other objects.
         """
         self._control.check()
         self._write(lambda: self._plane.prove(self._job, refers=refers))
@@ -88,7 +88,7 @@ class AttemptRecorder:
         return end
 
     def release(self, timings: Mapping[str, Any], reason: JobError | None = None) -> End:
-        """Release the job without a charge, unless it has used up its releases for this reason."""
+        """Release the job without a charge, unless the job has used up its releases for this reason."""
         end = self._control.retry_while_unavailable(
             lambda: self._plane.release(self._job, reason=reason, timings=timings)
         )

@@ -1,4 +1,4 @@
-"""What a job needs and this worker may lack: a spec that this release knows, and parts of ffmpeg.
+"""Check a job for needs that this worker may not meet: a spec of a newer release, and parts of ffmpeg.
 
 A job whose requirement is missing is released for another worker. `Storage.require` checks the storage.
 """
@@ -36,13 +36,13 @@ class RequirementMissing(EuterpeError):
 def understood_spec(public: Mapping[str, Any], secret: bytes | None) -> JobSpec:
     """Return the complete spec of an accepted job. Raise `RequirementMissing` for a spec of a newer release.
 
-    The API has validated the spec, so only a newer release can have stored what this release refuses.
+    The API has validated the spec, so only a newer release can have stored a spec that this release refuses.
     """
     try:
         return join_secrets(dict(public), secret)
     except InvalidSpec as invalid:
         found = [".".join(map(str, error.loc)) or "the whole spec" for error in invalid.errors]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # another shape of the document
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a document of another structure
         _log.warning("spec_not_read", error_type=type(error).__name__)
         found = ["the whole spec"]
     # Raise outside `except`, because the chained error could contain the spec, including secrets.

@@ -23,7 +23,8 @@ OnReceived = Callable[[int, int, int | None], None]
 class SourceFetcher:
     """Fetch the source of one attempt to `path`. `on_received` may raise to stop the fetch.
 
-    `on_begun` is called before the first bytes are requested. It is not called if a kept source is used.
+    `on_begun` is called before the first bytes are requested. If a kept source is used, `on_begun` is not
+    called.
     """
 
     def __init__(

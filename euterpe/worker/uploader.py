@@ -26,7 +26,7 @@ from euterpe.worker.early_uploads import EarlyUploads
 # Files are uploaded in parallel: an HLS output has thousands of segments, and a request takes 20 to 60 ms
 # even for a small segment.
 _FILES_AT_ONCE = 8
-# The limit of memory for parallel uploads: each file is in memory up to the length of a part.
+# The memory limit for parallel uploads: an upload keeps one part, or a smaller file as a whole, in memory.
 _BYTES_AT_ONCE = 2 * PART
 # Checks run in parallel for the same reason as uploads.
 _CHECKS_AT_ONCE = 8
@@ -34,7 +34,7 @@ _CHECK_EVERY_S = 0.5
 
 
 class ProveOwnership(Protocol):
-    """A call that returns if the attempt owns its job. `refers` tells that a file refers to others."""
+    """A function that raises unless the attempt owns its job. `refers` is true if a file refers to others."""
 
     def __call__(self, *, refers: bool) -> None: ...
 
@@ -89,8 +89,8 @@ def _has_room(running: Iterable[tuple[int, int]], size: int) -> bool:
 class Uploader:
     """Publish files under the fence: `prove_ownership` runs before each object becomes visible.
 
-    Several threads call `on_sent`, with the size of each chunk that was sent. It may raise to stop the
-    upload. `early` has the files that were sent during the encode.
+    Several threads call `on_sent`, with the size of each chunk that was sent. `on_sent` may raise to stop the
+    upload. `early` holds the files that were sent during the encode.
     """
 
     def __init__(
@@ -120,8 +120,9 @@ class Uploader:
         """Upload the files, and return them in the given order. Call `on_stored` after each file.
 
         In `made`, each file must come after the files that it refers to. A file that refers to others is
-        published after all files before it, and before all files after it. Other files, such as segments, are
-        published in parallel. When this method returns or raises, no thread publishes any more.
+        published alone: after all files before it in `made`, and before all files after it. Other files, such
+        as segments, are published in parallel. When this method returns or raises, no thread publishes any
+        more.
         """
         if (name := find_overwritten_source(self._access.spec, [file.name for file in made])) is not None:
             raise StorageError(ErrorCode.OUTPUT_IS_SOURCE, f"{name}: {ADVICE}", side="output")

@@ -28,9 +28,9 @@ class WorkerTimings:
     """Durations of a worker, in seconds."""
 
     poll_s: float = 1.0  # the pause between two polls for jobs, with a jitter of ±50 %
-    # The time that a claim waits for jobs. Without it, a claim waits for the pause between two polls.
+    # The time that a claim waits for jobs. If it is None, a claim waits for the pause between two polls.
     claim_wait_s: float | None = None
-    # The time that attempts have to end after the stop signal. The threads of attempts that still run after
+    # The time in which attempts must end after the stop signal. The threads of attempts that still run after
     # this time are abandoned.
     grace_s: float = 10.0
 
@@ -121,7 +121,8 @@ class Worker:
     def _pause_claims(self, error: Exception) -> float:
         """Log the error and return the pause before the next claim.
 
-        The loop sleeps for this time. It does not wait for a wake-up, because that wait may have failed.
+        The loop sleeps for this time. The loop does not wait for a wake-up, because the error may come from
+        such a wait.
         """
         _log.error("claim_unexpected_error", exc_info=error)
         self._gate.suspect()

@@ -18,7 +18,7 @@ class Dialect:
     put: Mapping[str, str] = field(default_factory=dict)  # additional headers of the PUT of a whole object
     has_generations: bool = False
     wants_md5: bool = True  # False for S3, because its signature contains a SHA-256
-    conditional_parts: bool = True  # the completion of a multipart upload may have a condition
+    conditional_parts: bool = True  # True if the completion of a multipart upload may have a condition
 
     def describe(self, content_type: str, metadata: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that the store keeps with an object."""
@@ -58,7 +58,7 @@ class Dialect:
         )
 
     def identity(self, headers: Mapping[str, str]) -> str | None:
-        """Return the generation or ETag of an object. It changes whenever the object is replaced."""
+        """Return the generation or ETag of an object, which changes whenever the object is replaced."""
         if self.has_generations:
             return headers.get("x-goog-generation")
         return bare_etag(headers.get("etag"))

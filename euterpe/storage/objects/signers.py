@@ -105,8 +105,8 @@ class ServiceAccount:
     """A signer that issues a token per hour and reuses it, because a signature takes a millisecond.
 
     Google accepts a token that is signed with the key of the service account (a "self-signed JWT"), so no
-    token endpoint is ever called. That is safer, because the `token_uri` of a key file comes from the
-    requester, who could name any host there.
+    token endpoint is ever called. A call of the token endpoint would be a risk: its address is the
+    `token_uri` of the key file, and the requester, who sends the key file, could name any host there.
     """
 
     def __init__(self, key_file: str) -> None:

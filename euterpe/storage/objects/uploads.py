@@ -21,8 +21,8 @@ from euterpe.storage.objects.dialects import Dialect, bare_etag
 from euterpe.storage.objects.request import ObjectRequest, encode_query
 from euterpe.storage.publication import Changed, ConditionsUnsupported, ObjectState
 
-# A part stays in memory until its last try has ended. That takes half a second if each try fails immediately,
-# and 90 s if each try hangs.
+# A part stays in memory until its last try has ended. The tries take half a second if each of them fails
+# immediately, and 90 s if each of them hangs.
 _PART_TRIES = 3
 _ABORT_S = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})

@@ -17,8 +17,8 @@ from euterpe.runtime.retry import jittered
 from euterpe.store.engine.write_wait import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
-# SQLite's busy timeout. It applies to every connection while the connection is opened, and afterwards only to
-# connections that read.
+# SQLite's busy timeout. This timeout applies to every connection while the connection is opened. Afterwards
+# it applies only to connections that read.
 BUSY_TIMEOUT_MS = 30_000
 # SQLSTATE read_only_sql_transaction: a write on a Postgres standby.
 READ_ONLY = "25006"
@@ -216,8 +216,8 @@ def _discard_if_unanswered(context: sa.ExceptionContext) -> None:
 
 
 # Every statement of the store finds its rows by key or by a small partial index. These settings make the
-# planner use the indexes, whatever the statistics say. So a statement never scans a million finished rows. It
-# visits its rows one by one in the order of its batch, so that sorted batches cannot deadlock.
+# planner use the indexes, whatever the statistics say. So a statement never scans a million finished rows. A
+# statement visits its rows one by one in the order of its batch, so that sorted batches cannot deadlock.
 _POSTGRES_SESSION = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",

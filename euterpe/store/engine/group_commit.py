@@ -58,7 +58,7 @@ class GroupCommit(Generic[T, R]):
         _refuse(refused)
         self._loop.stop()
         with self._changed:
-            refused = self._take_waiting()  # items are left if the thread was never started
+            refused = self._take_waiting()  # not empty only if the thread was never started
         _refuse(refused)
 
     def submit(self, item: T) -> "Future[R]":

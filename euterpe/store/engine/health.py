@@ -16,8 +16,8 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.tables import metadata, write_probe
 
-# The time limit of a check. A full check of a large database would take minutes, in which the user of
-# `euterpe doctor` would have to wait.
+# The time limit of a check. A full check of a large database would take minutes, which is too long for a user
+# of `euterpe doctor`.
 TIME_S = 20.0
 _MAX_FINDINGS = 5
 _HEAD_ROWS = 1_000
@@ -32,7 +32,7 @@ _QUERY_CANCELED = "57014"
 
 @dataclass(frozen=True)
 class DamageReport:
-    damage: tuple[str, ...]  # names of tables, indexes and pages, never a row
+    damage: tuple[str, ...]  # the names of damaged tables, indexes and pages, without the contents of rows
     is_complete: bool  # False: the check ended early, at its time limit or after `_MAX_FINDINGS` findings
     extent: str  # what was checked
 

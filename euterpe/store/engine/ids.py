@@ -5,8 +5,8 @@ import re
 import threading
 import time
 
-# Random bytes are read for this many ids at once. The system call releases the GIL, and the thread must wait
-# to get it back: in an API under load, one call for each id took 10 µs of the 75 µs of an enqueue.
+# Random bytes are read for this many ids at once. The system call releases the GIL, and afterwards the thread
+# must wait for the GIL. In an API under load, one call for each id took 10 µs of the 75 µs of an enqueue.
 _READ_AHEAD = 512
 
 
@@ -20,8 +20,8 @@ class _Sequence:
         """Return the first of `count` consecutive stamps, and 16 random hex digits for each."""
         with self._lock:
             # A stamp has 48 bits of milliseconds and a 12-bit counter. An overflow of the counter carries
-            # into the milliseconds. If the clock steps back, stamps count on from the last stamp until the
-            # clock catches up.
+            # into the milliseconds. If the clock steps back, the stamps continue from the last stamp until
+            # the clock has reached it again.
             first = max(time.time_ns() // 1_000_000 << 12, self._last + 1)
             self._last = first + count - 1
             begin, self._used = self._used, self._used + 16 * count

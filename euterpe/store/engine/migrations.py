@@ -28,7 +28,7 @@ _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at BIGINT NOT NULL,
     PRIMARY KEY (version)
 )"""
-# The key of the advisory lock, an arbitrary number. It must never change: otherwise two releases could
+# The key of the advisory lock, an arbitrary number. The key must never change: otherwise two releases could
 # migrate the same database at once.
 _ADVISORY_LOCK = 0x657574657270
 # Checksums of the first version of 0001_core, which are accepted, too. The checks and triggers of that

@@ -86,7 +86,7 @@ class Listener(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Return True at the next hint, or False when the time is up or `wake` was called.
 
-        This does not raise if the database is unavailable: the next claim raises the error.
+        If the database is unavailable, do not raise: the next claim raises the error.
         """
         ...
 
@@ -175,7 +175,8 @@ class SqliteListener:
         self._connection: sqlite3.Connection | None = None
         self._seen = 0
         self._seen = self._version()
-        # The database file and its WAL exist now, and the WAL stays as long as this connection is open.
+        # The database file and its WAL exist now, and the WAL is not deleted as long as this connection is
+        # open.
         wal = self._path.with_name(self._path.name + "-wal")
         self._watch = FileWatch([self._path, wal] if watches_files else [])
         self._written = self._woke = float("-inf")  # the times of the last write and of the last hint

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 
 from euterpe.store.errors import StoreUnavailable
 
-# The longest time that a caller waits for other writers. After this time it gets StoreUnavailable.
+# The longest time that a caller waits for other writers. After this time the caller gets StoreUnavailable.
 WRITE_WAIT_S = 30.0
 
 _DEADLINE: ContextVar[float | None] = ContextVar("euterpe_write_until", default=None)
@@ -59,7 +59,7 @@ class FifoLock:
         """Hold the lock during the block; raise StoreUnavailable if the lock is not free by the deadline."""
         own = threading.Lock()
         own.acquire()
-        try:  # begins before `own` is in the queue, because Ctrl-C may come at any moment
+        try:  # begins before `own` is in the queue, because Ctrl-C may occur at any moment
             with self._guard:
                 self._waiting.append(own)
                 first = len(self._waiting) == 1

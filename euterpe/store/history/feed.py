@@ -1,9 +1,9 @@
 """Read the history incrementally in commit order: no row is missed, and no row is read twice.
 
-A *cut* is the position up to which each growing table has been read. Every committed row lies before some
-later cut. After a cut was taken, no row is added before it. On Postgres the position of a row is the id of
-the transaction that inserted the row, and a cut is the id of the oldest running transaction. On the SQLite
-family, which has one writer, the position of a row is its rowid.
+A *cut* is the position up to which each growing table has been read. Every committed row is before all cuts
+that are taken long enough after the commit. After a cut was taken, no row is added before this cut. On
+Postgres the position of a row is the id of the transaction that inserted the row, and a cut is the id of the
+oldest running transaction. On the SQLite family, which has one writer, the position of a row is its rowid.
 
 Jobs are read through their events: a job is read with the event that led to its current state. A read up to a
 cut does not return a job that changed after this cut. A read up to a later cut returns the job, with its
@@ -37,8 +37,8 @@ _GROWING = dict(zip(("jobs", "events", "deliveries"), COMMIT_ORDERED_TABLES, str
 _SAMPLED_PAGES = 2_000
 # libSQL's server limits a response to 10 MiB.
 _ROWS_PER_RESPONSE = 500
-# This query identifies the cluster, its failover timeline and the database. It also reads the OIDs of the
-# tables, which change when a dump is restored into the database that it came from.
+# This query identifies the cluster, its failover timeline and the database. The query also reads the OIDs of
+# the tables, which change when a dump is restored, even into the same database.
 _IDENTITY = (
     "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
     "(SELECT timeline_id FROM pg_control_checkpoint()), "
@@ -90,7 +90,7 @@ class PositionRange:
 
 
 class HistoryFeed:
-    """A reader of the history. It takes cuts, and reads the rows between two cuts in ranges."""
+    """A reader of the history, which takes cuts and reads the rows between two cuts in ranges."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

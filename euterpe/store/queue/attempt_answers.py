@@ -1,7 +1,7 @@
 """The ends of attempts that workers report, and the answers to them.
 
-The answer to an end is read from the row of the attempt, also the first time. So the answer to a repeated
-report is always the first answer: after a lost answer, while a later attempt runs, and after a dead letter.
+The answer to a report is always read from the row of the attempt, even for the first report. So a repeated
+report always gets the first answer, even while a later attempt runs, or when the job is a dead letter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from euterpe.store.checks import WEEK_MS, check_count, check_documents, check_re
 from euterpe.store.engine.batch_rows import TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, pruned_jobs
 
-# The limit on the bytes of a worker's stack trace. A longer stack loses its middle.
+# The limit on the bytes of a worker's stack trace. The middle of a longer stack trace is left out.
 MAX_STACK = 16 * 1024
 
 
 class AttemptKey(NamedTuple):
-    """The attempt that a worker reports, and the fence of its claim."""
+    """The attempt to which a report belongs, and the claim version of the attempt."""
 
     job_id: str
     attempt_id: str
@@ -32,7 +32,7 @@ class AttemptKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """The report of an attempt that succeeded. `result` is kept, but never read."""
+    """The report of an attempt that succeeded. `result` is stored, but never read."""
 
     key: AttemptKey
     outputs: Sequence[Mapping[str, Any]]
@@ -58,10 +58,10 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True)
 class FailedAttempt:
-    """The report of an attempt that failed, and is charged to the job.
+    """The report of a failed attempt, which is charged to the job.
 
-    `stack` is kept with the attempt only: no event and no status document has it. If the error names no
-    phase, the status of the job is its phase.
+    `stack` is stored only with the attempt: it is in no event and no status document. If the error names no
+    phase, the status of the job is stored as the phase.
     """
 
     key: AttemptKey
@@ -79,8 +79,8 @@ class FailedAttempt:
 class ReleasedAttempt:
     """The report of an attempt that the worker gives up without a charge to the job.
 
-    Without `delay_ms`, a release with a `reason` waits for a pause that grows with each release, and a
-    release without a reason does not wait.
+    `delay_ms` is the time before the next claim. If it is None, a job with a `reason` waits longer after each
+    release, and a job without a reason does not wait.
     """
 
     key: AttemptKey
@@ -99,11 +99,11 @@ AttemptEnd = Completion | FailedAttempt | ReleasedAttempt
 
 @dataclass(frozen=True)
 class EndAnswer:
-    """What became of the job at the end of the attempt."""
+    """The answer to a report of an end: the outcome of the attempt, and the new status of its job."""
 
     outcome: str  # of the attempt
     status: JobStatus  # of the job
-    next_attempt_at: int | None = None  # of a job that is queued again
+    next_attempt_at: int | None = None  # None unless the job is queued again
 
     @property
     def requeued(self) -> bool:
@@ -111,33 +111,34 @@ class EndAnswer:
 
     @property
     def dlq(self) -> bool:
-        """Return whether the job failed for good: it was neither queued again nor canceled."""
+        """Return whether the job failed permanently: it was neither queued again nor canceled."""
         return self.outcome == "failed"
 
 
 class ReportRefusal(StrEnum):
-    ATTEMPT_ENDED = "attempt_ended"  # the same worker has ended the attempt in another way
-    LEASE_LOST = "lease_lost"  # the attempt was swept, or was never this worker's
+    ATTEMPT_ENDED = "attempt_ended"  # the same worker has ended the attempt with another outcome
+    LEASE_LOST = "lease_lost"  # the sweep ended the attempt, or it never belonged to this worker
     UNKNOWN_JOB = "unknown_job"
     PRUNED = "pruned"
 
 
 @dataclass(frozen=True)
 class EndRefused:
-    """The report changed nothing. `outcome` is the outcome of the attempt, if it has ended."""
+    """The report changed nothing. `outcome` is set if the attempt has ended."""
 
     reason: ReportRefusal
     outcome: str | None = None
 
 
-# The outcomes that answer a report of each kind. A release is charged when the job has used up its free
-# releases, and a job whose cancel was requested is canceled at its end.
+# For each kind of report, the outcomes of the attempt that this report can cause. A report of a release may
+# cause a charge if the job has used up its free releases. If the cancel of the job was requested, the end of
+# the attempt cancels the job.
 _OWN_OUTCOMES: Mapping[type[AttemptEnd], frozenset[str]] = {
     Completion: frozenset({"succeeded"}),
     FailedAttempt: frozenset({"requeued", "failed", "canceled"}),
     ReleasedAttempt: frozenset({"released", "requeued", "failed", "canceled"}),
 }
-# The status after an attempt that an earlier release of Euterpe ended, without `end_status`.
+# The status of the job after an attempt without `end_status`, which an earlier release of Euterpe has ended.
 _STATUS_AFTER = {"succeeded": JobStatus.SUCCEEDED, "failed": JobStatus.FAILED, "canceled": JobStatus.FAILED}
 
 

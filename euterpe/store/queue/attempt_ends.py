@@ -1,8 +1,8 @@
 """Record the ends of attempts (complete, fail, release) that workers report.
 
-Each call writes a batch in one transaction, and answers each report by itself. A report may be repeated: it
-then gets its first answer, and changes nothing. An attempt whose lease has expired, but was not swept, still
-belongs to its worker, and may end.
+Each call writes a batch in one transaction, and returns a separate answer to each report. A repeated report
+gets the first answer again, and changes nothing. If the lease of an attempt has expired, but was not swept,
+the worker still owns the attempt and may end it.
 """
 
 import threading
@@ -48,7 +48,7 @@ _ATTEMPT_COLUMNS = (
 
 
 class AttemptEnds:
-    """Record reports in batches. All methods suit a `GroupCommit` with `max_batch`."""
+    """Record reports in batches. A `GroupCommit` may call each method, with `max_batch` as its limit."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class AttemptEnds:
         self._counting = threading.Lock()
 
     def complete(self, completions: Sequence[Completion]) -> list[EndAnswer | EndRefused]:
-        """Let each job succeed, from whichever status it has, with an event for each status on the way."""
+        """Move each job to `succeeded` through all statuses in between, with an event for each status."""
         return self.end(completions)
 
     def fail(self, failures: Sequence[FailedAttempt]) -> list[EndAnswer | EndRefused]:
@@ -104,7 +104,7 @@ class AttemptEnds:
     def _owned(
         self, connection: sa.Connection, ends: Sequence[AttemptEnd]
     ) -> list[tuple[AttemptEnd, AnyRow]]:
-        """Lock the jobs whose owners report; return them with the first report of each owner."""
+        """Lock the jobs; return those whose owners report, each with the first report of its owner."""
         rows = {row.job_id: row for row in self._walk.lock(connection, [end.key.job_id for end in ends])}
         if not rows:
             return []
@@ -122,10 +122,10 @@ class AttemptEnds:
     def _write(
         self, connection: sa.Connection, owned: Sequence[tuple[AttemptEnd, AnyRow]]
     ) -> list[ErrorCode]:
-        """Walk the completed jobs to `uploading`; then write the last transitions of all jobs together.
+        """Move the completed jobs to `uploading`; then write the last transitions of all jobs together.
 
-        Two rounds of last transitions would lock groups in two rounds, and could deadlock (groups.py).
-        Return the reasons of the releases.
+        If the last transitions were written in two rounds, groups would be locked in two rounds, and a
+        deadlock would be possible (groups.py). Return the reasons of the releases.
         """
         completed = [(end, row) for end, row in owned if isinstance(end, Completion)]
         self._walk.to(connection, [row for _, row in completed], JobStatus.UPLOADING)
@@ -144,7 +144,7 @@ class AttemptEnds:
     def _plan(
         self, connection: sa.Connection, owned: Sequence[tuple[AttemptEnd, AnyRow]]
     ) -> tuple[list[PlannedFailure], list[Transition]]:
-        """Return the failures and the releases among the reports."""
+        """Return the charged failures and the free releases among the reports."""
         earlier = self._release_counts.before(connection, [end for end, _ in owned])
         charged: list[PlannedFailure] = []
         released: list[Transition] = []
@@ -167,7 +167,7 @@ class AttemptEnds:
         return charged, released
 
     def _charged(self, end: ReleasedAttempt, row: AnyRow, earlier: EarlierReleases) -> JobError | None:
-        """Return the error to charge instead of the release, or None."""
+        """Return the error to charge if this release is not free, else None."""
         if row.cancel_requested_at is not None:
             return canceled(row.status)
         return None if end.reason is None else self._limits.error_instead(end.reason, *earlier)

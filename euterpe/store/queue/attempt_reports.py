@@ -1,7 +1,8 @@
 """Record what workers report during an attempt: heartbeats with progress, and the next status.
 
-Each call writes a batch in one transaction, and answers each report by itself. The workers hold no row of the
-database, so each report names its attempt, and its answer has all that the worker needs to know.
+Each call writes a batch in one transaction, and returns a separate answer to each report. The workers cannot
+read the database, so each report names its attempt, and the answer contains all that the worker needs to
+know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ _job = inbox_jobs.c
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedHeartbeat:
-    """A heartbeat of one attempt. `timings` has the resources that the attempt has used so far."""
+    """A heartbeat of one attempt. `timings` contains the resources that the attempt has used so far."""
 
     key: AttemptKey
     lease_ms: int = 60_000
@@ -77,7 +78,7 @@ class _ReportingJob(NamedTuple):
 
 
 class AttemptReports:
-    """Record reports in batches. Both methods suit a `GroupCommit`."""
+    """Record reports in batches. A `GroupCommit` may call both methods."""
 
     def __init__(self, database: Database, transitions: JobTransitions, progress: ProgressReports) -> None:
         self._database, self._transitions, self._progress = database, transitions, progress
@@ -86,11 +87,12 @@ class AttemptReports:
         self._contexts = sa.select(_job.job_id, *CONTEXT_COLUMNS).where(_job.job_id.in_(wanted))
 
     def heartbeat(self, beats: Sequence[ReportedHeartbeat]) -> list[ExtendedLease | ReportRefusal]:
-        """Extend the leases and write the progress; return the lease, or the reason why it is lost.
+        """Extend the leases and write the progress; return each lease, or the reason why it is lost.
 
-        A lease that has expired, but was not swept, is extended, too: its worker is still the only owner.
+        A lease that has expired, but was not swept, is extended, too, because its worker is still the only
+        owner.
         """
-        by_key = {_holding(beat.key): beat for beat in beats}  # of two beats of an attempt, the later
+        by_key = {_holding(beat.key): beat for beat in beats}  # of two beats of one attempt, keep the later
         with self._database.transaction() as connection:
             extensions = [Extension(*holding, beat.lease_ms) for holding, beat in by_key.items()]
             rows = self._transitions.jobs.heartbeat(connection, extensions, revive=True)
@@ -119,12 +121,13 @@ class AttemptReports:
     def advance(self, reports: Sequence[ReportedStatus]) -> list[Advanced | ReportRefusal]:
         """Advance each job to the reported status; return the job's status, or the reason of a refusal.
 
-        A job that has reached the status already, or a later one, stays where it is: a repeated report gets
-        an answer, and changes nothing. Missing statuses on the way are written, too.
+        A job that has already reached the status, or a later status, is not changed. So a repeated report
+        gets an answer, but changes nothing. Statuses that were not reported are written, too.
         """
         with self._database.transaction() as connection:
             self._advance(connection, reports, self._owned(connection, reports))
-            # Read all answers from the rows, so that a repeated report gets the answer of the first.
+            # Read all answers from the rows, so that a repeated report gets the same answer as the first
+            # report.
             owned = self._owned(connection, reports)
             lost = [report.key.job_id for report in reports if _holding(report.key) not in owned]
             refusals = missing_jobs(connection, lost)
@@ -136,7 +139,7 @@ class AttemptReports:
         ]
 
     def _owned(self, connection: sa.Connection, reports: Sequence[ReportedStatus]) -> dict[Holding, AnyRow]:
-        """Lock the jobs of these attempts; return those in progress, by their present fence."""
+        """Lock the jobs of these attempts; return those in progress, by job id and current claim version."""
         rows = self._walk.lock(connection, [report.key.job_id for report in reports])
         return {Holding(row.job_id, row.claim_version): row for row in rows}
 

@@ -1,8 +1,9 @@
-"""Claim jobs for several waiting workers in one transaction, and answer a repeated claim again.
+"""Claim jobs for several waiting workers in one transaction, and repeat the answer to a repeated claim.
 
-A claim whose answer was lost is repeated with the same `claim_id`. The jobs that the first claim took are
-found by this id in `job_attempts`, so the repetition takes no further jobs, and costs no attempt. The id is
-not unique in the table: a claim may take several jobs, and a duplicated request must not fail its batch.
+If the answer to a claim was lost, the worker repeats the claim with the same `claim_id`. The jobs that the
+first claim took are found by this id in `job_attempts`, so the repetition takes no further jobs, and costs no
+attempt. The id is not unique in the table, because a claim may take several jobs, and because a duplicated
+request must not fail its batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,10 +58,10 @@ class ClaimedJob:
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """A worker's wish for up to `limit` jobs, from its queues in their order.
+    """A worker's request for up to `limit` jobs from its queues, in the order of `queues`.
 
-    A request with a `claim_id` may be repeated when its answer was lost. The caller makes the id unique over
-    all workers: whoever repeats it gets the same jobs.
+    A request with a `claim_id` may be repeated when its answer was lost. The id must be unique over all
+    workers, because every request with the same id gets the same jobs.
     """
 
     worker_id: str
@@ -125,7 +126,7 @@ class Claims:
         return [next(others) if request.claim_id is None else by_id[request.claim_id] for request in requests]
 
     def repeated(self, claim_ids: Sequence[str]) -> frozenset[str]:
-        """Return those ids under which a claim was carried out before."""
+        """Return those of the ids whose claim was carried out before."""
         if not claim_ids:
             return frozenset()
         with self._database.snapshot() as connection:
@@ -135,10 +136,10 @@ class Claims:
     def _known(
         self, connection: sa.Connection, requests: Sequence[ClaimRequest]
     ) -> dict[str, list[ClaimedJob]]:
-        """Return the jobs that are still held under each `claim_id` that was used before; extend the leases.
+        """Extend the leases of the jobs of each `claim_id` that was used before; return those still held.
 
-        First wait for transactions that use one of these ids now: on Postgres, two transactions with the same
-        id would otherwise both find it unused.
+        First wait for other transactions that use one of these ids. Otherwise, on Postgres, two transactions
+        with the same id would both find that the id is unused.
         """
         of_id = {request.claim_id: request for request in requests if request.claim_id is not None}
         if not of_id:
@@ -163,9 +164,10 @@ class Claims:
         return known
 
     def _pick(self, connection: sa.Connection, requests: Sequence[ClaimRequest]) -> list[list[AnyRow]]:
-        """Lock and return the next jobs for each request: first of all first queues, then of the second.
+        """Lock and return the next jobs for each request.
 
-        Among requests for a queue, the earlier request comes first. Pick everything before the first write,
+        Serve the first queue of every request, then the second queue of every request, and so on. Among
+        requests for the same queue, serve the earlier request first. Pick all jobs before the first write,
         because two rounds of writes would lock groups in two rounds, and could deadlock (groups.py).
         """
         picked: list[list[AnyRow]] = [[] for _ in requests]
@@ -209,7 +211,8 @@ class Claims:
 class _Line:
     """The jobs that one transaction has picked from a queue.
 
-    Locks of the own transaction do not hide a row, so a second pick returns the same jobs, and more.
+    A transaction does not skip rows that it has locked itself, so a second pick returns the same jobs again,
+    and further jobs.
     """
 
     def __init__(self, queue: str) -> None:
@@ -227,7 +230,7 @@ class _Line:
 
 
 def _without_repetitions(requests: Sequence[ClaimRequest], known: Mapping[str, object]) -> list[ClaimRequest]:
-    """Return the requests that may take new jobs: of those with the same `claim_id`, only the first."""
+    """Return the requests that may take new jobs: only the first of those with the same `claim_id`."""
     seen, fresh = set(known), []
     for request in requests:
         if request.claim_id is None:
@@ -241,7 +244,7 @@ def _without_repetitions(requests: Sequence[ClaimRequest], known: Mapping[str, o
 def _waiting_at(
     place: int, requests: Sequence[ClaimRequest], picked: Sequence[Sequence[AnyRow]]
 ) -> dict[str, list[int]]:
-    """Return the numbers of the requests that have room for more jobs, by the queue at `place` of each."""
+    """Return the indexes of the requests that need more jobs, by the name of their queue at `place`."""
     waiting: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
         if place < len(request.queues) and len(picked[number]) < request.limit:
@@ -274,7 +277,7 @@ def _claim_of(row: AnyRow, request: ClaimRequest, attempt_id: str, *, owners_dif
 
 
 def _newly_claimed(row: AnyRow, request: ClaimRequest, claim: Transition, written: AnyRow) -> ClaimedJob:
-    # The claim set both columns from the same reading of the clock.
+    # The claim has set `updated_at` and the lease from the same reading of the clock.
     lease_expires_at = written.updated_at + request.lease_ms
     attempt = _OpenAttempt(
         str(claim.attempt_id), written.claim_version, written.attempt_count, lease_expires_at

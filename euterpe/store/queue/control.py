@@ -35,7 +35,7 @@ class Control:
         """Fail a queued job at once, or request the cancel of a running job; return the resulting status.
 
         A queued job is claimed before it fails, because the state table has no transition from queued to
-        failed. The owner of a running job gets the request with its next heartbeat.
+        failed. The owner of a running job learns of the request in the answer to its next heartbeat.
         """
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
@@ -67,7 +67,7 @@ class Control:
             self._transitions.apply(connection, [retry])
 
     def pause(self, queue: str) -> None:
-        """Stop claims from a queue until `resume`. Waiting jobs are not moved, and running jobs go on."""
+        """Stop claims from a queue until `resume`. Waiting jobs are not moved, and running jobs continue."""
         self._set_paused(queue, self._database.now)
 
     def resume(self, queue: str) -> None:
@@ -109,7 +109,7 @@ class Control:
         context = context_of(row)
         if row.lane == Lane.BLOCKED:
             # Omit the group, because locking the group here could deadlock (groups.py). The group need not be
-            # locked: a blocked job takes no room in its group.
+            # locked, because a blocked job does not count against the limit of its group.
             context = context._replace(group_id=None)
         fence = Fence(row.job_id, row.claim_version, JobStatus.QUEUED)
         claim = Transition.claim_to_cancel(fence, JobStatus.CLAIMED, worker_id=CONTROL_PLANE, context=context)

@@ -17,7 +17,7 @@ _code = sa.type_coerce(_attempt.error.op("->>")(sa.literal_column("'code'")), sa
 
 
 class EarlierReleases(NamedTuple):
-    """The number of the releases that count, and the time since the first of them."""
+    """The number of earlier releases that count, and the time since the first of these releases."""
 
     releases: int = 0
     waited_ms: int = 0
@@ -40,7 +40,8 @@ class ReleaseCounts:
             .where(_code.in_(sorted(code.value for code in LIMITED_CODES)))
             .group_by(_attempt.job_id)
         )
-        # Only the releases after the last charged attempt count, so that a person can retry the job.
+        # Only the releases after the last charged attempt count. So a job that a person retries may be
+        # released again.
         charged = job_attempts.alias("charged")
         last_charged = sa.select(sa.func.max(charged.c.claim_version)).where(
             charged.c.job_id == _attempt.job_id, charged.c.outcome != "released"

@@ -261,8 +261,7 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
 def new_row(job: NewJob, now: int, rank: int | None) -> Row:
     """Return the row of a new job.
 
-    A job that waits neither for its time nor for its group is ready if it has a rank, and capped if it has
-    none.
+    A job that need not wait for its time or for its group is ready if it has a rank, and otherwise capped.
     """
     available_at = max(now, job.not_before or 0)
     sealed, callbacks, hls_keys = job.sealed, job.sealed_callbacks, job.sealed_hls_keys

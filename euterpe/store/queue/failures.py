@@ -89,7 +89,7 @@ class FailureWriter:
     def write_dead_letters(
         self, connection: sa.Connection, planned: Sequence[PlannedFailure], held: Mapping[str, AnyRow]
     ) -> None:
-        """Move the jobs that have failed for good on to `dead_letter`.
+        """Move the jobs that have failed permanently to `dead_letter`.
 
         `held` is the result of `apply` for the planned transitions.
         """

@@ -34,7 +34,7 @@ class HeldJobs:
     def get(self, key: AttemptKey, *, lease_ms: int) -> ClaimedJob | ReportRefusal:
         """Return the job under the fence of its attempt, or the reason why the attempt does not hold it.
 
-        `lease_ms` is the length of the leases that the caller gives; no row has it.
+        `lease_ms` is the length of the leases that the caller grants; it is not stored in a row.
         """
         wanted = (
             sa.select(*_COLUMNS)

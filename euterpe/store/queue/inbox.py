@@ -47,9 +47,9 @@ class ExtendedLease:
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """The ids of the jobs that are still held, and of the held jobs whose cancel was requested.
+    """The ids of the jobs that are still held, and the ids of those whose cancel was requested.
 
-    `leases` has the lease of each held job, by job id.
+    `leases` maps the id of each held job to its lease.
     """
 
     held: frozenset[str]
@@ -77,7 +77,7 @@ class Inbox:
     ) -> None:
         """Revoke no expired lease in the first `sweep_grace_ms`.
 
-        After an outage of the API, its living workers then come first, and revive their leases.
+        So after an outage of the API, each running worker can revive its leases before they are revoked.
         """
         self._database, self._transitions = database, transitions
         self._failures = FailureWriter(transitions, backoff or Backoff())
@@ -107,7 +107,7 @@ class Inbox:
         """Claim jobs for several workers in one transaction; return the jobs of each request, in order.
 
         One call claims at most `read_limit` jobs of the engine, so a request may get fewer jobs than there
-        are. A repeated `claim_id` gets its jobs again.
+        are. A request that repeats a `claim_id` gets the same jobs again.
         """
         answers: list[list[ClaimedJob]] = []
 
@@ -120,11 +120,11 @@ class Inbox:
         return answers
 
     def repeated(self, claim_ids: Sequence[str]) -> frozenset[str]:
-        """Return those ids under which a claim was carried out before, so that its answer was lost."""
+        """Return those of the ids whose claim was carried out before, but whose answer was lost."""
         return self._claims.repeated(claim_ids)
 
     def held_by(self, claim_id: str) -> list[AttemptKey]:
-        """Return the open attempts that this claim began."""
+        """Return the attempts that this claim began and that have not ended."""
         attempt = job_attempts.c
         found = sa.select(attempt.job_id, attempt.attempt_id, attempt.claim_version).where(
             attempt.claim_id == claim_id, attempt.claim_id.is_not(None), attempt.ended_at.is_(None)
@@ -138,9 +138,9 @@ class Inbox:
         admission = self._transitions.admission
         with self._database.transaction() as connection:
             due = admission.promote_due(connection, limit)
-        # Use three transactions. A single transaction would lock jobs after it has locked shares, and would
-        # lock groups in two rounds, so not in sorted order. It could deadlock with a transaction that locks
-        # jobs before shares.
+        # Use three transactions. A single transaction would lock jobs after it has locked shares, and could
+        # deadlock with a transaction that locks jobs before shares. It would also lock groups in two rounds,
+        # and therefore not in sorted order.
         expired = self._revoke_expired(limit) if self._monotonic() >= self._revokes_from else 0
         with self._database.transaction() as connection:
             admitted = admission.admit_capped(connection, limit)
@@ -163,8 +163,8 @@ class Inbox:
     ) -> HeartbeatResult:
         """Extend the leases in one statement; by default, use the `lease_ms` of each job's claim.
 
-        The worker has lost each job that is not in `held` of the result. `used` has the resources that the
-        attempts have used so far, by job id. A second statement writes `used` for the jobs that are held.
+        The worker has lost each job that is not in `held` of the result. `used` contains the resources that
+        the attempts have used so far, by job id. A second statement writes `used` for the jobs that are held.
         With `revive`, extend also leases that have expired, but were not swept.
         """
         if not jobs:

@@ -63,7 +63,7 @@ class JobTransitions:
         self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
-        """Write the transitions; return the changed rows by job id. Jobs with a stale claim are missing."""
+        """Write the transitions; return the changed rows by job id. Jobs with a stale claim are left out."""
         by_key = {one.key: one for one in transitions}
         if len(by_key) != len(transitions):
             raise ValueError("a batch must not change a job twice")
@@ -83,7 +83,7 @@ class JobTransitions:
         """Write the resources that attempts have used so far, by job id.
 
         The caller has just verified the claims in `holdings` and has locked their jobs. So no attempt can end
-        meanwhile, because every transaction that ends an attempt locks the job first.
+        during this transaction, because every transaction that ends an attempt locks the job first.
         """
         rows = [
             {"job_id": key, "claim_version": version, "timings": used[key]}

@@ -63,7 +63,7 @@ _FIRST = ""
 
 
 class LaneRequesters:
-    """A cursor over the requesters that have rows in a lane. It returns at most 50 requesters per call.
+    """A cursor over the requesters that have rows in a lane, with at most 50 requesters per call.
 
     `index` is the partial index of the lane that has the requester as its first column.
     """
@@ -74,7 +74,7 @@ class LaneRequesters:
         self._after = _FIRST
 
     def next(self, connection: sa.Connection) -> Sequence[str]:
-        """Return the next requesters, in order. The call after the end begins with the first requester."""
+        """Return the next requesters, in order. After the last requester, begin again with the first one."""
         found = connection.execute(self._statement, {"after": self._after}).scalars().all()
         self._after = found[-1] if len(found) == _AT_ONCE else _FIRST
         return found

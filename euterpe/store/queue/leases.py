@@ -42,7 +42,7 @@ _shared_fields = attrgetter("source", "target", "lane", "worker_id", "lease_ms",
 # a statement.
 _fields_without_owner = attrgetter("source", "target", "lane", "raises_version", "attempts")
 
-# `late_ms` of a heartbeat that extends a lease however long ago it expired.
+# The `late_ms` of a heartbeat that extends a lease no matter how long ago the lease expired.
 _ANY_TIME_MS = 2**60
 
 
@@ -54,7 +54,7 @@ class Holding(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """The wanted extension of a lease: to `lease_ms` from now."""
+    """A request to extend a lease to `lease_ms` from now."""
 
     key: str
     claim_version: int

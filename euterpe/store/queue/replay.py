@@ -60,7 +60,7 @@ class Replay:
         wanted = wanted.order_by(_event.event_id).limit(self._batch).with_for_update()
         after = ""
         # Each batch begins after the last id of the previous batch, so that an event that is delivered again
-        # meanwhile is not replayed twice.
+        # during the replay is not replayed twice.
         while batch := self._write(wanted.where(_event.event_id > after)):
             after = max(batch)
             yield len(batch)
@@ -79,7 +79,7 @@ class Replay:
         waiting = waiting.limit(self._batch).with_for_update(skip_locked=True)
         done, after = 0, (0, "")
         # Each batch begins after the last event of the previous batch, so that an event that fails again
-        # meanwhile is not made due twice.
+        # during this call is not made due twice.
         while batch := self._make_due(waiting.where(key > after)):
             done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)
         return done

@@ -1,4 +1,4 @@
-"""Take jobs through the missing statuses of an attempt, one transition and one event for each.
+"""Move jobs through the missing statuses of an attempt, with one transition and one event per status.
 
 A worker that knows only the calls `claim`, `heartbeat`, `complete` and `fail` completes a job that is still
 `claimed`. The state table has no such transition, so the job passes all statuses on the way, in one
@@ -20,14 +20,14 @@ from euterpe.store.queue.transition import NOTHING, Fence, Transition
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# The lease of a job on its way to `succeeded`. The same transaction ends the lease.
+# The length of the lease while a job moves to `succeeded`. The same transaction ends the lease.
 _WALK_LEASE_MS = 60_000
 _NO_VALUES: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 _NO_LEASES: Mapping[str, int] = MappingProxyType({})
 
 
 class StatusWalk:
-    """The way of claimed jobs from one status in progress to a later one."""
+    """Moves of claimed jobs from one status in progress to a later status in progress."""
 
     def __init__(self, transitions: JobTransitions) -> None:
         self._transitions = transitions
@@ -40,7 +40,7 @@ class StatusWalk:
         )
 
     def lock(self, connection: sa.Connection, job_ids: Iterable[str]) -> Sequence[AnyRow]:
-        """Lock and return those of the jobs that are in progress."""
+        """Lock and return the rows of those jobs that are in progress."""
         rows = as_parameter({"id": job_id} for job_id in sorted(set(job_ids)))
         return fetch_all(connection.execute(self._locked, rows))
 
@@ -53,9 +53,10 @@ class StatusWalk:
         values: Mapping[str, Mapping[str, object]] = _NO_VALUES,
         leases: Mapping[str, int] = _NO_LEASES,
     ) -> None:
-        """Move locked jobs to `target`. A job that has reached this status stays where it is.
+        """Move locked jobs to `target`. A job that has reached this status is not changed.
 
-        `values` (by job id) is written with the last step. `leases` has the new length of each lease.
+        `values` (by job id) is written with the last step. `leases` contains the new length of each lease, by
+        job id.
         """
         way = IN_PROGRESS[: IN_PROGRESS.index(target) + 1]
         for number, source in enumerate(way[:-1]):

@@ -9,7 +9,7 @@ _Claim = TypeVar("_Claim")
 # The limit on the rows of each step of a sweep, so that no claim waits long for the sweep. If this many rows
 # are due, the sweep also moves a few rows of each of the next requesters (`due_rows.py`).
 ROWS_PER_SWEEP = 100
-# The limit on the recovered receivers whose events one sweep releases. It is more than one, because otherwise
+# The limit on the recovered receivers whose events one sweep releases. The limit is more than one: otherwise
 # the backlog of the first receiver would delay the events of the next receiver.
 RECEIVERS_PER_SWEEP = 4
 # After a claim that found nothing, the next call claims before it sweeps. But if this many pauses have passed
@@ -28,9 +28,9 @@ class SweepTimer:
         """Call `claim`, and sweep if a sweep is due; return the claimed rows.
 
         Normally the sweep runs before the claim. After a call that claimed nothing, the next call claims
-        before it sweeps, so that the first new job does not wait for the sweep; but a sweep that is late by
-        `_IDLE_PAUSES` runs before the claim. If the claim finds nothing, the call sweeps, and claims again if
-        the sweep changed rows.
+        before it sweeps, so that the first new job does not wait for the sweep. But if `_IDLE_PAUSES` pauses
+        have passed since the last sweep, the sweep runs before the claim. If the claim finds nothing, the
+        call runs a sweep that is due, and claims again if the sweep changed rows.
         """
         if self._is_due(_IDLE_PAUSES * self._every_s if self._is_idle else self._every_s):
             self._run_sweep()
@@ -45,8 +45,8 @@ class SweepTimer:
 
     def _run_sweep(self) -> int:
         now = time.monotonic()
-        # Until the sweep ends, `_last` lies in the future. If the sweep fails, `_last` stays there, so the
-        # next sweep is due only after a longer pause, and claims go on meanwhile.
+        # Until the sweep ends, `_last` is a time in the future. If the sweep fails, `_last` keeps this value,
+        # so the next sweep is due only after a longer pause, and claims continue during this pause.
         self._last = now + _IDLE_PAUSES * self._every_s
         swept = self._sweep()
         self._last = now

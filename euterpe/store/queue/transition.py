@@ -53,7 +53,7 @@ class Shape(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A change of one row's status, fenced by the version and the status that the caller has read."""
+    """A change of one row's status. The version and the status that the caller has read are its fence."""
 
     key: str
     claim_version: int
@@ -65,7 +65,7 @@ class Transition(NamedTuple):
     raises_version: bool = False  # True for a new owner, or to fence off the old owner
     attempts: int = 0
     delay_ms: int | None = None  # the row cannot be claimed before this time has passed
-    values: Mapping[str, object] = NOTHING  # `value_types` of the table lists the keys
+    values: Mapping[str, object] = NOTHING  # the `value_types` of the table define the allowed keys
     context: EventContext | None = None  # the data for the event; only for jobs
     owners_differ: bool = False  # True to share a statement with transitions of other owners
     attempt_id: str | None = None  # the id of the attempt that begins; only for claims of jobs
@@ -113,8 +113,8 @@ class Transition(NamedTuple):
     ) -> Self:
         """Return the next step of a claimed job. The step renews the lease, or ends it if the job succeeds.
 
-        `values` may have progress, outputs, source_info, warnings and timings. Raise `InvalidTransition` for
-        a job that is not in progress.
+        `values` may contain progress, outputs, source_info, warnings and timings. Raise `InvalidTransition`
+        for a job that is not in progress.
         """
         if source not in IN_PROGRESS:
             raise InvalidTransition(source, target, "only a job in progress can advance")
@@ -136,9 +136,9 @@ class Transition(NamedTuple):
         values: Mapping[str, object],
         context: EventContext,
     ) -> Self:
-        """Return the next step of a job in progress, for its owner `worker_id`, which renews the lease.
+        """Return the next step of a job in progress, for its owner `worker_id`. The step renews the lease.
 
-        Steps of several workers share a statement.
+        Steps of different workers share a statement.
         """
         step = cls(*fence, target, None, worker_id, lease_ms, values=values, context=context)
         return step._replace(owners_differ=True)

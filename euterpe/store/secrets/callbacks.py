@@ -1,8 +1,8 @@
 """Seal the queries of webhook and refresh URLs, and open them when the URLs are called.
 
 The queries are stored separately from the credentials, because the credentials are deleted when the job is
-over. After that, deliveries of the job's webhooks may go on for more than a day, and replays may come much
-later.
+over. After that, deliveries of the job's webhooks may continue for more than a day, and replays may occur
+much later.
 """
 
 from functools import lru_cache

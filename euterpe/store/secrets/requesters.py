@@ -22,8 +22,8 @@ from euterpe.store.errors import Conflict, NotFound, Unauthorized
 from euterpe.store.tables import api_keys, requesters, webhook_secrets
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Each valid secret adds a signature to a header of the webhook, and this header has room for about sixty
-# signatures.
+# Each valid secret adds a signature to a header of the webhook, and at most about sixty signatures fit into
+# this header.
 _MAX_SECRETS = 10
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
 _LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.max_priority)
@@ -111,7 +111,7 @@ class Requesters:
             ]
 
     def workers(self) -> list[RequesterRow]:
-        """Return the requesters whose API keys all have the scope `worker` only, by name."""
+        """Return the requesters whose API keys all have the scope `worker` only, ordered by name."""
         wanted = sa.select(_key.requester_id, _key.scopes)
         with self._database.snapshot() as connection:
             rows = connection.execute(wanted).all()
@@ -120,7 +120,7 @@ class Requesters:
         return [requester for requester in self.all() if requester.requester_id in workers]
 
     def disable(self, requester_id: str) -> None:
-        """Refuse all API keys of the requester from now on; its jobs stay."""
+        """Refuse all API keys of the requester from now on. Its jobs are not changed."""
         with self._database.transaction() as connection:
             off = sa.func.coalesce(_requester.disabled_at, self._database.now)
             changed = sa.update(requesters).where(_requester.requester_id == requester_id)

@@ -121,7 +121,7 @@ class Rewrap:
         self._database, self._keys = database, keys
 
     def in_use(self) -> dict[str, int]:
-        """Return how many secrets each KEK wraps. A KEK that wraps none can be retired."""
+        """Return how many secrets each KEK wraps. A KEK that wraps no secret can be retired."""
         counts: dict[str, int] = {}
         with self._database.snapshot() as connection:
             for place in _PLACES:

@@ -1,7 +1,7 @@
 """Secrets of the service itself, which all its processes share: the keys of the lease tokens.
 
 A key is made on its first use, and stored sealed. A rotation adds a key, and lets the old keys expire later,
-so that what they have signed stays valid for a time.
+so that tokens with a signature by an old key stay valid for a time.
 """
 
 import os
@@ -23,7 +23,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class ServiceKey:
-    """A secret key. `key_id` is public, and names the key in what the key has signed."""
+    """A secret key. Every token that the key signs contains `key_id`, which is public."""
 
     key_id: str
     key: bytes = field(repr=False)
@@ -46,16 +46,16 @@ class ServiceSecrets:
         return [ServiceKey(row.secret_id, self._open(row)) for row in rows]
 
     def rotate_lease_key(self, *, old_valid_ms: int = WEEK_MS) -> None:
-        """Add a key, and delete the expired keys. The present keys expire after `old_valid_ms`.
+        """Add a key, and delete the expired keys. The keys that are valid now expire after `old_valid_ms`.
 
         The default is the longest timeout of a job.
         """
         self._add(self._newest_number() + 1, old_valid_ms=old_valid_ms)
 
     def _add(self, number: int, *, old_valid_ms: int | None = None) -> None:
-        """Insert key `number`, and let the older keys expire; change nothing if the key exists.
+        """Insert key `number`, and let the older keys expire. If the key exists, change nothing.
 
-        Two processes that add the same key at once thereby agree on one key.
+        So two processes that add a key with the same number at once agree on one key.
         """
         sealed_row = self._sealed_row(number)
         with self._database.transaction() as connection:

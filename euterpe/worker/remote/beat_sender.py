@@ -1,4 +1,4 @@
-"""The heartbeats of a remote worker: one call for all its jobs, on which their progress rides."""
+"""The heartbeats of a remote worker: one call extends the leases of all its jobs and sends their progress."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,10 @@ class BeatSender:
         self._connection, self._worker_id, self._clock = connection, worker_id, clock
         self._lock = threading.Lock()
         self._reporting: WeakSet[HeldLease] = WeakSet()  # the leases whose progress may be sent early
-        self._early = threading.Lock()  # held while an early beat is under way
+        self._early = threading.Lock()  # held from the start of an early beat until its answer
 
     def add(self, lease: HeldLease) -> None:
-        """Send the progress of this lease early, if the server wants it before the next heartbeat."""
+        """Allow early beats for this lease: they send its progress before the next regular heartbeat."""
         with self._lock:
             self._reporting.add(lease)
 
@@ -55,13 +55,13 @@ class BeatSender:
             raise
 
     def note_progress(self, lease: HeldLease, progress: ProgressFigures) -> None:
-        """Keep the progress for the next beat, which is sent now if the server wants it now."""
+        """Keep the progress for the next beat. Send a beat now if the server's progress interval is over."""
         lease.note_progress(progress)
         if lease.is_progress_due(self._clock()) and self._early.acquire(blocking=False):
             self._send_early()
 
     def _send_early(self) -> None:
-        """Send the progress of all jobs, without a wait for the answer. Release `_early` at the end."""
+        """Send the progress that is due, and do not wait for the answer. Release `_early` at the end."""
         sent_at = self._clock()
         with self._lock:
             leases = [lease for lease in self._reporting if lease.is_progress_due(sent_at)]
@@ -82,7 +82,7 @@ class BeatSender:
 
     def _call(self, leases: Sequence[HeldLease], beats: Sequence[Beat]) -> ApiRequest:
         call = worker_calls.heartbeat(self._worker_id, beats)
-        # Two tries must fit into each lease.
+        # Two tries of the heartbeat must fit into the shortest lease.
         shortest_s = min(lease.ttl_s for lease in leases)
         return replace(call, timeout_s=min(call.timeout_s, shortest_s / 3))
 

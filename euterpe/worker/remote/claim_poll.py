@@ -1,4 +1,4 @@
-"""The claims of a remote worker: long polls, each with a claim id, which `wake` aborts."""
+"""The claims of a remote worker: each claim is a long poll with a claim id. `wake` aborts a long poll."""
 
 import threading
 from collections import deque
@@ -20,21 +20,22 @@ from euterpe.worker.remote.server_connection import ServerConnection, parsed, su
 from euterpe.worker.remote.server_errors import ServerUnavailable
 
 _log = structlog.get_logger(__name__)
-# A claim that is answered at once is not aborted: while many slots become free at the same time, each wake-up
-# would abort the claim that the wake-up before caused.
+# A claim runs at least this long before `wake` aborts it. When many slots become free at the same time, each
+# wake-up would otherwise abort the claim that the previous wake-up caused.
 _UNDISTURBED_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
-# A claim id that was not sent again for this time is given up: the worker is full, paused or stopping.
+# A claim id is given up if it was not sent again for this time, because the worker is full, paused or
+# stopping.
 _ABANDONED_S = 5.0
-_RELEASE_S = 2.0  # if the server does not take the release in this time, it is tried again, or the lease ends
+_RELEASE_S = 2.0  # the time limit of a release; a failed release is tried again, or the lease expires
 _MOST_RELEASES = 16
 
 
 @dataclass(frozen=True)
 class ClaimedAt:
-    """The answer to a claim, and when it was first sent and when it was answered, by the worker's clock.
+    """The answer to a claim, with the times of the first request and of the answer by the worker's clock.
 
-    If the claim was repeated, the leases may have begun at the first request already.
+    If the claim was repeated, the leases may have begun with the first request.
     """
 
     answer: ClaimAnswer
@@ -45,7 +46,7 @@ class ClaimedAt:
 
 @dataclass(frozen=True)
 class _Unanswered:
-    """A claim id, when it was first sent, and when its last request ended."""
+    """A claim id without an answer, the time when it was first sent, and the end of its last request."""
 
     claim_id: str
     sent_at: float
@@ -82,7 +83,7 @@ class ClaimPoll:
         self._failures, self._not_before = 0, float("-inf")
 
     def claim(self, limit: int, wait_s: float) -> ClaimedAt | None:
-        """Return the answer of the server. Return None after `wake`, or during a pause between claims."""
+        """Return the answer of the server, or None after `wake` or during a pause between claims."""
         if not self._keep_pause(wait_s):
             return None
         with self._changed:
@@ -108,7 +109,7 @@ class ClaimPoll:
             self._changed.notify_all()
 
     def release_abandoned(self, *, abandoned_s: float | None = None) -> None:
-        """Release the jobs of claims whose answers did not arrive, unless the claim is still repeated."""
+        """Release the jobs of unanswered claims, except of a claim that this worker still repeats."""
         limit_s = self._abandoned_s if abandoned_s is None else abandoned_s
         with self._changed:
             unanswered = self._open
@@ -117,7 +118,7 @@ class ClaimPoll:
             claim_ids = list(self._releases)
         for claim_id in claim_ids:
             if not self._release(claim_id):
-                return  # the server is away, and each further try would take its time
+                return  # the server is unavailable, and each further try could wait for the whole time limit
 
     def _keep_pause(self, wait_s: float) -> bool:
         """Wait until the pause is over. Return False if it lasts longer than `wait_s`, or after `wake`."""
@@ -157,12 +158,14 @@ class ClaimPoll:
         try:
             answer = parsed(response, worker_answers.claimed)
         except ServerUnavailable:
-            # The same answer would arrive again, so another id is used, and the jobs are released.
+            # The server would repeat the same unreadable answer. So give up this claim id, which releases the
+            # jobs.
             with self._changed:
                 self._give_up(claim)
             raise
         if len(answer.jobs) > limit:
-            # The id belongs to an aborted claim for more jobs. This worker has no slots for them any more.
+            # The id belongs to an aborted claim for more jobs, and this worker has no slots for so many jobs
+            # now.
             with self._changed:
                 self._give_up(claim)
             self.release_abandoned()
@@ -193,7 +196,11 @@ class ClaimPoll:
             self._changed.notify_all()
 
     def _back_off(self, error: Unavailable) -> None:
-        """Set the pause before the next claim: a random part of a doubling time, or that of the server."""
+        """Set the pause before the next claim.
+
+        The pause is the longer of two times: a random part of a time that doubles with each failure, and the
+        pause that the server asked for.
+        """
         longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         asked_s = error.retry_after_s if isinstance(error, ServerUnavailable) else None
@@ -205,7 +212,7 @@ class ClaimPoll:
         self._releases.append(claim.claim_id)
 
     def _release(self, claim_id: str) -> bool:
-        """Return whether the server has answered."""
+        """Release the jobs of a claim. Return whether the server has answered."""
         call = replace(worker_calls.release_claim(self._worker_id, claim_id), timeout_s=_RELEASE_S)
         try:
             self._connection.ask(call, worker_answers.accepted)

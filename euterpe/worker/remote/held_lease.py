@@ -12,7 +12,8 @@ from euterpe.client.worker_answers import BeatAnswer, Claimed
 from euterpe.client.worker_calls import Beat, Lease
 from euterpe.domain.leased_job import ProgressFigures
 
-# The publication of a file must end before the lease, so it must not begin in this time before the end.
+# The publication of a file must end before the lease expires. So it must not begin in the last quarter of the
+# lease, or in the last ten seconds if the quarter is longer.
 _LONGEST_MARGIN_S = 10.0
 _log = structlog.get_logger(__name__)
 Clock = Callable[[], float]
@@ -30,16 +31,16 @@ class HeldLease:
     """A lease, from its claim until the job is lost or has ended. Thread-safe.
 
     The lease begins when the database writes it: after the request was sent, and before its answer arrived.
-    So the lease certainly holds until `holds_until`, counted from the request, and has certainly run out at
-    `runs_out_at`, counted from the answer. The owner may revive a lease that ran out, until it is swept, so
-    only the server decides that a job is lost.
+    So the lease certainly holds until `holds_until`, which is counted from the time of the request. It has
+    certainly expired at `runs_out_at`, which is counted from the time of the answer. The owner may revive an
+    expired lease until the sweep, so only the server decides that a job is lost.
     """
 
     def __init__(self, claimed: Claimed, *, sent_at: float, received_at: float) -> None:
         self.lease: Lease = claimed.lease
         self._ttl_s, self._progress_interval_s = claimed.lease_ttl_s, claimed.progress_interval_s
         self._lock = threading.Lock()
-        self._renewed_by = sent_at  # when the request was sent that brought the newest times
+        self._renewed_by = sent_at  # when the request that last renewed the lease was sent
         self._holds_until, self._runs_out_at = sent_at + self._ttl_s, received_at + self._ttl_s
         self._is_lost = self._cancel_requested = self._was_reported = False
         self._progress: ProgressFigures | None = None
@@ -70,7 +71,7 @@ class HeldLease:
             return not self._is_lost and now + margin_s < self._holds_until
 
     def renew(self, *, sent_at: float, received_at: float, ttl_s: float | None = None) -> None:
-        """Count the lease from a request that renewed it. Ignore the late answer of an older request."""
+        """Record the renewal of the lease by a request. Ignore the late answer to an older request."""
         with self._lock:
             if sent_at < self._renewed_by:
                 return
@@ -79,7 +80,7 @@ class HeldLease:
             self._holds_until, self._runs_out_at = sent_at + self._ttl_s, received_at + self._ttl_s
 
     def take(self, answer: BeatAnswer, *, sent_at: float, received_at: float) -> None:
-        """Apply the answer to a beat. A job that was lost once stays lost, whatever arrives later."""
+        """Apply the answer to a beat. A lost job stays lost, even if a later answer says that it is held."""
         if not answer.held:
             self.lose(answer.code)
             return
@@ -90,30 +91,30 @@ class HeldLease:
         with self._lock:
             was_lost, self._is_lost = self._is_lost, True
         if code == "invalid_lease_token" and not was_lost:
-            # The API key is not that of the claim, or the server has lost its lease keys.
+            # The API key differs from the key of the claim, or the server has lost its lease keys.
             _log.error("lease_token_refused", job_id=self.lease.job_id)
 
     def has_run_out(self, now: float) -> bool:
-        """Return whether the lease has certainly run out. Return True only once until the next renewal."""
+        """Return whether the lease has certainly expired. Return True only once between two renewals."""
         with self._lock:
             has_run_out = not self._was_reported and now >= self._runs_out_at
             self._was_reported |= has_run_out
             return has_run_out
 
-    # -- progress, which rides on the beats
+    # -- progress, which is sent with the beats
 
     def note_progress(self, progress: ProgressFigures) -> None:
         self._progress = progress
 
     def is_progress_due(self, now: float) -> bool:
-        """Return whether there is progress that the server wants before the next regular heartbeat."""
+        """Return whether there is new progress, and the server's progress interval is over."""
         interval_s = self._progress_interval_s
         if self._progress is None or interval_s is None or self._is_lost:
             return False
         return now >= self._progress_sent_at + interval_s
 
     def beat(self, timings: Mapping[str, Any] | None, now: float) -> Beat:
-        """Return the next beat, with the newest progress if it was not sent yet."""
+        """Return the next beat. It contains the newest progress, unless this progress was sent before."""
         with self._lock:
             progress, self._progress = self._progress, None
             self._progress_sent_at = now
@@ -124,6 +125,7 @@ class HeldLease:
                 "eta_seconds": progress.eta_seconds,
                 "speed": progress.speed,
             }
-            # JSON has no infinite numbers, and one of them must not stop the heartbeat of all jobs.
+            # Leave out infinite numbers: JSON has none, and a single one would stop the heartbeat of all
+            # jobs.
             values = {name: v for name, v in given.items() if v is not None and math.isfinite(v)}
         return Beat(self.lease, values if timings is None else {**values, "timings": timings})

@@ -1,7 +1,7 @@
 """The connection of a remote worker to its server: HTTP requests that another thread may abort.
 
 httpx is used directly: the operator chose the address of the server, so the checks of `euterpe/net/` for
-addresses of requesters are not needed. The requests run on an event loop in a thread of its own, because a
+addresses of requesters are not needed. The requests run on an event loop in a separate thread, because a
 running request of a synchronous client cannot be aborted.
 """
 
@@ -23,7 +23,7 @@ from euterpe.worker.remote.server_settings import ServerSettings
 
 # A claim has up to 100 jobs of at most 256 KiB.
 _ANSWER_BYTES = 32 * 1024 * 1024
-# A longer Retry-After is left to the caller, which repeats the call later.
+# The longest Retry-After that `send` waits for. After a longer one, the caller repeats the call later.
 _LONGEST_PAUSE_S = 5.0
 # If a request fails within this time, the server had probably closed an idle connection.
 _IDLE_FAILURE_S = 1.0
@@ -54,9 +54,9 @@ class ServerConnection:
         self._thread.start()
 
     def start(self, call: ApiRequest) -> "Future[ApiResponse]":
-        """Send the request. The future raises `ServerUnavailable`, and aborts the request if it is cancelled.
+        """Send the request. Return the future of the answer, whatever its status is.
 
-        It returns answers of every status.
+        The future raises `ServerUnavailable` if there is no answer. Cancel the future to abort the request.
         """
         with self._lock:  # no call may be scheduled after `_abort`, because it would never end
             if not self._closing.is_set():
@@ -66,9 +66,9 @@ class ServerConnection:
         return refused
 
     def send(self, call: ApiRequest) -> ApiResponse:
-        """Return a successful answer. Raise `Unavailable`, or another error of `server_errors`.
+        """Send the request. Return a successful answer, or raise an error of `server_errors`.
 
-        If the server asks for a short pause, send the request a second time.
+        If the server asks for a short pause, send the request a second time after this pause.
         """
         longest_s = min(self._longest_pause_s, call.timeout_s)
         try:
@@ -80,7 +80,7 @@ class ServerConnection:
         return self._send_once(call)
 
     def ask(self, call: ApiRequest, read: Callable[[ApiResponse], R]) -> R:
-        """Send the request, and return the answer as `read` parses it."""
+        """Send the request, and return its answer, parsed by `read`."""
         return parsed(self.send(call), read)
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class ServerConnection:
 
 
 def success(answer: ApiResponse) -> ApiResponse:
-    """Return a successful answer. Raise the error of any other answer."""
+    """Return the answer if it is successful. Otherwise raise the error that it reports."""
     refused = refusal(answer)
     if refused is not None:
         raise error_of(refused)
@@ -140,7 +140,11 @@ def success(answer: ApiResponse) -> ApiResponse:
 
 
 def parsed(answer: ApiResponse, read: Callable[[ApiResponse], R]) -> R:
-    """Return what `read` returns. An answer of another program, such as a proxy, is an outage."""
+    """Return the answer, parsed by `read`.
+
+    Raise `ServerUnavailable` for an answer that `read` refuses: another program, such as a proxy, has sent
+    it.
+    """
     try:
         return read(answer)
     except UnexpectedAnswer as error:

@@ -7,7 +7,7 @@ from euterpe.domain.leased_job import StaleClaim, Unavailable
 
 
 class ServerUnavailable(Unavailable):
-    """The server did not answer, or cannot answer now. `retry_after_s` is the pause that it asked for."""
+    """The server is unavailable. `retry_after_s` is the pause that it asked for, or None."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -25,13 +25,13 @@ class WorkerKeyRefused(Unavailable):
 
 
 class ProtocolNotSupported(Unavailable):
-    """The server is too old or too new for this worker. The other servers of a rolling upgrade may fit."""
+    """The server is too old or too new for this worker. During a rolling upgrade, another server may fit."""
 
     code = "protocol_not_supported"
 
 
 class AttemptOver(StaleClaim):
-    """The claim is over. `outcome` is how the attempt ended, if its own worker ended it."""
+    """The claim is over. `outcome` is the outcome of the attempt, if its own worker ended it."""
 
     def __init__(self, code: str, message: str, outcome: str | None = None) -> None:
         super().__init__(message)
@@ -39,21 +39,22 @@ class AttemptOver(StaleClaim):
 
 
 class CallRefused(EuterpeError):
-    """The server refuses this call, and would refuse it again. The code is that of the server."""
+    """The server refuses this call, and would refuse it again. `code` is the server's error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-# The token does not fit, or the job is not there. Other codes with these statuses come from a wrong address
-# or from a proxy, and must not end an attempt.
+# The error codes that end an attempt: the lease token is not valid for the job, or the job does not exist any
+# more. Answers with the same HTTP statuses, but other codes, come from a wrong address or from a proxy, and
+# must not end an attempt.
 OVER = frozenset({"lease_lost", "attempt_ended", "invalid_lease_token", "not_found", "pruned"})
 
 
 class _KekUnknownToServer(UnknownKek):
     def __init__(self) -> None:
-        # The server does not name its keys.
+        # The server's answer does not contain the id of the key.
         EuterpeError.__init__(self, "the server lacks the key for the credentials of this job")
         self.kek_id = ""
 

@@ -16,8 +16,8 @@ from euterpe.client.connection import options
 from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.errors import EuterpeError
 
-# Servers and proxies close idle connections, often after 30 s or more. A connection that the server closes at
-# the same moment as it is used costs one more request.
+# Servers and proxies close idle connections, often after 30 s or more. If the server closes a connection at
+# the moment when the worker uses it, the request must be sent again.
 _IDLE_S = 20.0
 
 
@@ -29,7 +29,10 @@ class ServerSettingsError(EuterpeError):
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """`is_insecure` allows `http://` to other hosts, for a network that encrypts by itself."""
+    """The settings of a remote worker.
+
+    `is_insecure` allows `http://` to hosts other than this machine, for a network that encrypts by itself.
+    """
 
     url: str
     api_key: str = field(repr=False)
@@ -57,7 +60,8 @@ class ServerSettings:
                 keepalive_expiry=_IDLE_S,
             ),
             "verify": self._tls() if is_https else False,
-            # A proxy of the environment tunnels TLS, but would read plain HTTP.
+            # Use the proxy of the environment variables only for HTTPS: a proxy cannot read TLS, but could
+            # read plain HTTP.
             "trust_env": is_https,
         }
 

@@ -1,15 +1,15 @@
 """Admission: the moves of a queued job from lane to lane, until the job is ready to be claimed.
 
-A job waits in the lane `delayed` for its time, in `blocked` for room in its group and in `capped` for room
-under its requester's cap on running jobs. When the job need not wait any more, it gets a rank
+A job waits in the lane `delayed` until it is due, in `blocked` until its group has room, and in `capped`
+until its requester is below its cap on running jobs. When the job need not wait any more, it gets a rank
 (`fair_shares.py`) and enters the lane `ready`. A job that is queued again, after a backoff or a retry, passes
 the same lanes and gets a new rank. If jobs kept their old ranks, a requester could save up its share while
 its jobs wait, and use the whole share at once.
 
 Lock order on Postgres: idempotency keys (in an enqueue), then requesters, then owned, ready, delayed and
 finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker lock on
-requesters (FOR KEY SHARE), which may come later: the transactions that conflict with this lock, such as
-`requester set`, lock a requester before all other rows.
+requesters (FOR KEY SHARE). This lock may be taken later, because the transactions that conflict with it, such
+as `requester set`, lock a requester before all other rows.
 """
 
 from collections.abc import Iterable, Sequence

@@ -51,7 +51,7 @@ class DueRows:
     def _few_statement(self, columns: Sequence[AnyColumn]) -> AnySelect:
         own = self._table.c.requester_id == sa.bindparam("requester_id", type_=sa.Text)
         few = sa.select(*columns).where(lane_is(self._table, Lane.DELAYED), own)
-        # For SQLite the query names the index: `lanes.own_jobs` gives the reason.
+        # For SQLite the query names the index, for the reason that `lanes.own_jobs` explains.
         return self._in_time(few.with_hint(self._table, f"INDEXED BY {self._index}", "sqlite"))
 
     def _in_time(self, select: AnySelect) -> AnySelect:

@@ -27,7 +27,7 @@ JOB_COST = 10_000_000_000
 
 
 class WaitingJob(Protocol):
-    """A job that needs only a rank to be ready: a `NewJob`, or the row of a job that has stopped waiting."""
+    """A job that needs only a rank to be ready: a `NewJob`, or the row of a job whose wait has ended."""
 
     @property
     def job_id(self) -> str: ...
@@ -111,8 +111,8 @@ class FairShares:
     def make_queues(self) -> None:
         """Insert a row for each queue that a claim found without a row. Call this after the claim.
 
-        This opens its own transaction. If a claim inserted the rows, other claims would wait for the end of
-        this claim, and two claims from several queues could deadlock.
+        Use a separate transaction. If a claim inserted the rows, other claims would wait for the end of this
+        claim, and two claims from several queues could deadlock.
 
         If a queue's stored virtual time has reached the value noted in this process, drop the noted value.
         Otherwise each claim that finds no job would try again to write the noted value.
@@ -162,8 +162,8 @@ class FairShares:
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
 
-        Otherwise the table could grow without end, because a requester may name any number of queues. After
-        its idle share was deleted, a requester gets its next rank too early, but by less than one turn.
+        Otherwise the table could grow without end, because a requester may name any number of queues. A
+        requester whose idle share was deleted gets its next rank too early, but by less than one turn.
         """
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
@@ -290,7 +290,7 @@ def _is_idle() -> sa.ColumnElement[bool]:
 def _demands(
     by_share: Mapping[Share, Sequence[WaitingJob]], *, past_cap: bool
 ) -> Iterator[dict[str, str | int]]:
-    """Yield one row per share, with the jobs to charge. All transactions lock shares in this order."""
+    """Yield one row per share, with the number of jobs to charge. Sort the rows to avoid deadlocks."""
     for (queue, requester_id), jobs in sorted(by_share.items()):
         priorities = {job.priority for job in jobs} or {0}
         yield {

@@ -1,8 +1,8 @@
 """Pick the jobs of a claim: the lowest ranks of a queue and, within a requester, the highest priorities.
 
-A rank is a turn of a requester. If a requester's ready jobs differ in priority, the oldest job of the highest
-priority swaps ranks with the job whose turn it is. So a priority orders the jobs of one requester, and never
-delays a job of another requester.
+Each rank is one turn of a requester. If a requester's ready jobs differ in priority, the oldest job of the
+highest priority swaps ranks with the job whose turn it is. So a priority orders the jobs of one requester,
+and never delays a job of another requester.
 """
 
 from collections.abc import Mapping, Sequence

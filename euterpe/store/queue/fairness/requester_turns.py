@@ -1,9 +1,9 @@
 """Round robin over requesters for claims of events, so that one requester's backlog does not delay others.
 
-A claim reads an index on (requester, available_at). It begins after the requester that was served last, reads
-to the end of the index, and continues at the beginning of the index. So each claim begins with the next
-requester, and a requester gets at most a whole batch. The round robin takes one more index probe per claim
-(27 µs became 32 µs on SQLite), however many events wait.
+A claim reads an index on (requester, available_at). The claim begins after the requester that was served
+last, reads to the end of the index, and continues at the beginning of the index. So each claim begins with
+the next requester, and a requester gets at most the whole batch of one claim before the next requester. The
+round robin takes one more index probe per claim (27 µs became 32 µs on SQLite), however many events wait.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ _FIRST, _LAST = "", "\U0010ffff"
 
 
 class RequesterTurns:
-    """A round robin over the requesters with ready events. It stores the requester that was served last."""
+    """A round robin over the requesters with ready events. The last served requester is stored."""
 
     def __init__(self, database: Database, events: LeasedTable, columns: Sequence[AnyColumn]) -> None:
         self._events, self._columns = events, columns
@@ -47,7 +47,7 @@ class RequesterTurns:
     def pick(self, connection: sa.Connection, limit: int, skipped: Collection[str] = ()) -> list[Any]:
         """Lock and return up to `limit` ready events, beginning with the requester whose turn it is.
 
-        This does not read the events of requesters in `skipped`.
+        Do not read the events of requesters in `skipped`.
         """
         if skipped:
             picked = self._pick_between(connection, limit, skipped)
@@ -81,7 +81,8 @@ class RequesterTurns:
 def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
     """Return the ranges of requester ids in the order of their turns, without the skipped ids.
 
-    The first range begins after the requester that was served last. That requester is last in the order.
+    The first range begins after the requester that was served last. The requester that was served last is
+    also last in the order.
     """
     bounds = [_FIRST, *sorted(skipped), _LAST]
     before, after = [], []

@@ -26,7 +26,7 @@ class RunningCaps:
     def next_in_line(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
         """Return about `limit` capped jobs that may become ready now, divided between their requesters.
 
-        This locks the rows of these requesters. The caller must make the jobs ready in the same transaction.
+        Lock the rows of these requesters. The caller must make the jobs ready in the same transaction.
         """
         waiting = self._waiting.next(connection)
         if not waiting:
