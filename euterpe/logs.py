@@ -54,7 +54,8 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # httpx logs each request at level info, and a remote worker sends several a minute, and some per job.
+    # httpx logs each request at level info. A remote worker sends several requests a minute, and further
+    # requests for each job.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 

@@ -82,7 +82,7 @@ def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _vault_url(url: str | None) -> str | None:
-    """Return the origin of a Vault server without a slash at its end. Raise if it is not an origin.
+    """Return the origin of a Vault server without a slash at its end. Raise if the URL is not an origin.
 
     Require TLS unless Vault runs on this host, because tokens and data keys are sent to Vault.
     """

@@ -16,7 +16,10 @@ from euterpe.analytics.tables import ATTEMPT_FACTS, ATTEMPTS, DELIVERY_FACTS, JO
 
 
 class HistoryFrames(NamedTuple):
-    """The history tables as DataFrames. A job or an attempt may have several rows: its ingested versions."""
+    """The history tables as DataFrames.
+
+    A job or an attempt may have several rows, one for each ingested version.
+    """
 
     jobs: DataFrame
     attempts: DataFrame
@@ -131,7 +134,7 @@ def _job_outcome() -> Column:
 
 
 def _with_use(attempts: DataFrame) -> DataFrame:
-    """Add the usage of each attempt: processor time or, if that is unknown, how long it held its slot.
+    """Add each attempt's usage: its processor time or, if unknown, the time for which it held its slot.
 
     A worker that ends an attempt itself fills the column `ffmpeg` and, if ffmpeg ran, also `encode_ms` and
     `cpu_seconds`. So if `ffmpeg` has a value and `encode_ms` is null, the attempt used no processor time. If

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
 
-# No installation is older than this. A machine whose clock has no battery starts in 1970, or in the year in
-# which its board was made.
+# No installation is older than this date. A machine whose clock has no battery starts in 1970, or in the year
+# in which its board was made.
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
 # After a failover, the clock of the new database server may differ from the old clock by this much.
 CLOCK_SKEW = timedelta(minutes=5)
@@ -30,7 +30,7 @@ _INSTANTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Dates:
-    """How many rows of a table have possible dates (`sound`), and how many have impossible dates.
+    """The numbers of a table's rows with possible dates (`sound`) and with impossible dates.
 
     `future` rows are dated after the read of the history. `past` rows are dated before `EARLIEST`.
     """

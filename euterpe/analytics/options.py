@@ -32,7 +32,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Options:
-    """The inputs of a mart that are not facts. `read_at` is the time at which the history was read."""
+    """The inputs of a mart other than the facts. `read_at` is the time at which the history was read."""
 
     prices: Prices = field(default_factory=Prices)
     objective: Objective = field(default_factory=Objective)

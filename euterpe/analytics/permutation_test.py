@@ -1,4 +1,4 @@
-"""A block permutation test: do two ratios differ by more than chance, if neighbours are correlated?
+"""A block permutation test for the difference of two ratios, if neighbouring observations are correlated.
 
 Failures come in bursts: 20 failures during one outage have one cause, but a test of single attempts (Fisher,
 Welch) counts each attempt as independent evidence. Here a block of consecutive attempts is one observation.

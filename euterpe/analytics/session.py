@@ -118,7 +118,7 @@ def spark_session(
         find_java()
         settings, builder = {**_ALWAYS, **_OURS}, SparkSession.builder.appName(name).master(master)
     if is_local:
-        # Local workers run the driver's Python, unless the operator has set another one.
+        # Local workers run the driver's Python, unless the operator has set another Python.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings = {**settings, **_LOCAL, "spark.driver.memory": f"{driver_memory() >> 20}m"}
     for key, value in {**settings, **(config or {})}.items():

@@ -44,11 +44,12 @@ def create_app(
 ) -> Starlette:
     """Return the HTTP API over an open store, which the caller closes.
 
-    `profiles` are those that a job can name, by default the built-in ones. Without `dry_run`, the API answers
-    503 to dry runs.
+    `profiles` are the profiles that a job can name, by default the built-in ones. Without `dry_run`, the API
+    answers 503 to dry runs.
 
-    `app.state.end_waits()` ends all event streams and long polls, also those of workers; any thread may call
-    it. Call it before the server waits for its connections to end, because a stream may last for an hour.
+    `app.state.end_waits()` ends all event streams and long polls, including those of remote workers. Any
+    thread may call it. Call it before the server waits for its connections to end, because a stream may last
+    for an hour.
     """
     service = new_service(
         store,

@@ -25,7 +25,8 @@ class DryRunEndpoint:
         """Answer with the plan. Raise `Refused` with the error that the job would fail with."""
         if self._dry_run is None:
             raise _unavailable()
-        # A dry run holds one of two threads for up to 30 s, and only 32 may wait for them.
+        # A dry run occupies one of two threads for up to 30 s, and at most 32 dry runs may be under way. So
+        # each requester may have only one.
         if requester_id in self._busy:
             code = ProblemCode.TOO_MANY_DRY_RUNS
             raise Refused(code, code.summary, retry_after_s=_RETRY_S)

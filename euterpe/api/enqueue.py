@@ -97,7 +97,7 @@ class EnqueueEndpoint:
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
         """Return the answer to an earlier request with this key, or None. Reserve no place in the quota.
 
-        Raise IdempotencyConflict if the earlier request was a different one.
+        Raise IdempotencyConflict if the earlier request was different.
         """
         ask = self._store.enqueue.stored_answer
         answer = await self._pool.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)

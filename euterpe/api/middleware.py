@@ -22,7 +22,7 @@ _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _CLIENT_LEFT = 499
 _UNMATCHED = "unmatched"
 _DEBUG_LOGGED_ROUTES = ("/healthz", "/readyz", "/metrics")
-# Default headers. If a response sets one of these headers, its value is sent instead.
+# Default headers. If a response sets one of these headers itself, that value is sent instead of the default.
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),

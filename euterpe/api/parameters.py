@@ -22,7 +22,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def is_job_id(job_id: str) -> bool:
-    """Return whether the string has the form of a job id. A string of another form needs no query."""
+    """Return whether the string has the form of a job id.
+
+    A string of another form is not the id of any job, so it needs no query.
+    """
     return _JOB_ID.fullmatch(job_id) is not None
 
 
@@ -50,7 +53,7 @@ def whole_number(request: Request, name: str, default: int, low: int, high: int)
 
 
 def flag(request: Request, name: str) -> bool:
-    """Return whether the parameter is `true`. Without it, return False."""
+    """Return whether the parameter is `true`. Return False if the parameter is missing."""
     match request.query_params.getlist(name):
         case [] | ["false"]:
             return False
@@ -60,7 +63,10 @@ def flag(request: Request, name: str) -> bool:
 
 
 def check_names(request: Request, *names: str) -> None:
-    """Raise `InvalidSpec` for a parameter of another name: a misspelled `dry_run` would submit the job."""
+    """Raise `InvalidSpec` for a parameter with another name.
+
+    Otherwise a misspelled `dry_run` would submit the job.
+    """
     for name in request.query_params:
         if name not in names:
             raise invalid("query", f"must have no parameters but {', '.join(names)}")

@@ -17,7 +17,7 @@ from euterpe.store.store import Store
 
 
 class DryRun(Protocol):
-    """The planning of a job that is not stored."""
+    """A planner of jobs that are not stored."""
 
     def plan(self, spec: JobSpec) -> Mapping[str, Any]:
         """Return the `PlanDocument`. Raise an `EuterpeError` with the code that the job would fail with."""
@@ -41,7 +41,8 @@ class ApiTimings:
     write_probe_every_s: float = 5.0
     watch_every_s: float = 0.2  # the pause between two reads of the versions of watched jobs
     stream_beat_s: float = 15.0  # an event stream sends a comment after this time without events
-    stream_send_s: float = 30.0  # a client that takes no data for this long is disconnected
+    # A client that takes no data for this long is disconnected.
+    stream_send_s: float = 30.0
     stream_s: float = 3600.0  # an event stream ends after this time, so that its client authenticates again
     stream_retry_s: float = 1.0  # the pause between two reads of an event stream in a database outage
 

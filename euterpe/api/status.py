@@ -29,7 +29,8 @@ Waiting = tuple[str, "asyncio.Future[JobRow | None]"]
 class JobReads:
     """Batched reads of single jobs: reads that arrive during a query share the next query.
 
-    With 64 clients and eight threads, a read took 80 µs of CPU in a batch, and 640 µs with its own query.
+    With 64 clients and eight threads, a read took 80 µs of CPU in a batch, and 640 µs with a query of its
+    own.
     """
 
     def __init__(self, jobs: Jobs, pool: StoreThreadPool) -> None:

@@ -24,7 +24,7 @@ _HEAD = re.compile(rb"(?:" + _LINE + rb")+\r\n")
 # Eight hex digits allow 4 GiB, far more than a body may have. Longer sizes overflow in some parsers.
 _SIZE = rb"[0-9A-Fa-f]{1,8}(?:;" + _TEXT + rb")?\r\n"
 # The framing of a chunked body: the end of a chunk, a chunk size, the trailers. The bytes of one h11 event
-# contain a part of this framing, or all of it, and sometimes data after it.
+# contain a part or all of this framing, and sometimes data after the framing.
 _CHUNK_FRAMING = re.compile(rb"\r?\n?(?:" + _SIZE + rb")?(?:(?:" + _LINE + rb")*\r\n)?")
 _LENGTH_LINE = re.compile(rb"(?i)\ncontent-length:[\t ]*([^\r]*?)[\t ]*\r")
 

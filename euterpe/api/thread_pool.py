@@ -137,7 +137,7 @@ class StoreThreadPool:
         while own.waiting and (not done or monotonic() < until):
             try:
                 call = own.waiting.popleft()
-            except IndexError:  # another thread took it
+            except IndexError:  # another thread took the call
                 break
             call.run()
             done.append(call)

@@ -35,7 +35,8 @@ class ManifestError(AnalyticsError):
 
 @dataclass(frozen=True)
 class File:
-    name: str  # shown in messages
+    # The name that messages show.
+    name: str
     path: str  # the path to open
     kind: Kind
 
@@ -100,7 +101,7 @@ def _local(name: str) -> File:
 
 
 def check_text(file: File) -> None:
-    """Raise `ManifestError` if the file cannot be opened, is UTF-16, or is a JSON list, not JSON lines."""
+    """Raise `ManifestError` if the file cannot be opened, is UTF-16, or is a JSON list and not JSON lines."""
     try:
         with Path(file.path).open("rb") as stream:
             start = stream.read(1024)

@@ -150,7 +150,7 @@ class Request(NamedTuple):
 
 
 def profiles_named(names: Iterable[str]) -> Profiles:
-    """Return profiles of these names, to check rows against. Their outputs do not matter to a batch."""
+    """Return profiles with these names and without outputs, because a check of rows needs only the names."""
     return {name: Profile(name, "", "", ()) for name in names}
 
 

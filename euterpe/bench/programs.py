@@ -49,7 +49,10 @@ class Installation:
 
     @contextmanager
     def running(self, *arguments: str, **environ: str) -> Iterator["Program"]:
-        """Run `euterpe` with these arguments as a subprocess. At the end, terminate it and await its exit."""
+        """Run `euterpe` with these arguments as a subprocess.
+
+        At the end, terminate the subprocess and wait for its exit.
+        """
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(  # noqa: S603  our own program
                 [sys.executable, "-m", "euterpe", *arguments],

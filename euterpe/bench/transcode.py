@@ -149,7 +149,7 @@ class TranscodeBench:
         return self._clips.encode_bare([source], slots=1, threads=threads_of_a_slot(1), keep=keep)
 
     def run_one(self, name: str) -> RanJob:
-        """Run a job on the source `name` of the folder, alone on a worker with one slot."""
+        """Run a single job, on the source `name` of the folder, with a worker that has one slot."""
         with self._working(slots=1) as worker:
             before = worker.own_cpu_seconds()
             (job,) = self._work_off(worker, [name])

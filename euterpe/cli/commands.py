@@ -28,7 +28,7 @@ class ExtraMissing(EuterpeError):
 def importing(extra: str, *, unless: str | None = None) -> Iterator[None]:
     """Turn a failed import of a package into an error that tells the user which extra to install.
 
-    `unless` is the other way out.
+    The error also names `unless`, a condition under which the package is not needed.
     """
     try:
         yield

@@ -167,7 +167,10 @@ _LANES = tuple(lane.value for lane in Lane if lane is not Lane.REST)
 
 @command(queues, "list", example="euterpe queues list")
 def list_queues(as_json: AsJson = False) -> None:
-    """List active and paused queues. Delayed jobs wait for their time. Blocked jobs wait for their group."""
+    """List active and paused queues.
+
+    Delayed jobs wait until they are due. Blocked jobs wait for their group.
+    """
     with opened() as store:
         paused, backlog = store.control.paused_queues(), store.jobs.backlog()
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)

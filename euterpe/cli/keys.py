@@ -55,7 +55,10 @@ def add(
     kek_id: Annotated[str | None, typer.Option("--id", help="The new key's id; random by default.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a random key. Until activated, it only decrypts. The first key of a file is active at once."""
+    """Add a random key. The key only decrypts until it is activated.
+
+    The first key of a file is active at once.
+    """
     path = _file_to_change()
     added = keyfile.add_key(path, kek_id)
     active = keyfile.read(path).active == added

@@ -81,7 +81,7 @@ def table_lines(
 ) -> Iterator[str]:
     """Yield the lines of a table.
 
-    On a terminal, empty columns are left out. If the rows are too wide, up to `below` of the last columns
+    On a terminal, empty columns are left out. If the rows are too wide, the last columns (at most `below`)
     move to lines below their row.
     """
     cells = [[cell(value) for value in row] for row in rows]

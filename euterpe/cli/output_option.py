@@ -32,8 +32,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 def parse_output(text: str) -> Document:
     """Return the output that the text describes. Raise `BadParameter` if the text has an error.
 
-    A short key like `height` is a field of the output, or else of an object in it, such as its `video`. The
-    short key `codec` is the codec of the picture, if there is one. `audio.codec` is a full key.
+    A short key like `height` is a field of the output or, if the output has no such field, of an object in
+    the output, such as `video`. The short key `codec` is the codec of the picture, if the output has a
+    picture. `audio.codec` is a full key.
     """
     if text.lstrip().startswith("{"):
         return parse_object(text, OPTION)
@@ -161,7 +162,7 @@ def _suggestion(key: str, fields: Mapping[str, Schema]) -> str:
 def _convert(text: str, schema: Schema) -> Any:
     """Return the text as a value of the schema's type.
 
-    If the text has no such type, return it unchanged, so that the service refuses it with a reason.
+    If the text cannot be converted, return it unchanged, so that the service refuses it with a reason.
     """
     branches = list(_branches(schema))
     kinds = {branch.get("type") for branch in branches}

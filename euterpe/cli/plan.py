@@ -1,4 +1,4 @@
-"""`euterpe plan`: show the outputs that a job would make of a file on this machine. Make none of them."""
+"""`euterpe plan`: show the outputs that a job would make of a file on this machine, but do not make them."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`euterpe profiles`: the profiles of this installation, or of a service, with what they make and why."""
+"""`euterpe profiles`: list the profiles of this installation or a service, with descriptions and reasons."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any

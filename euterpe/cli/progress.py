@@ -19,7 +19,7 @@ _STEPS = 10  # the number of progress lines without a terminal
 
 
 class FirstLines:
-    """A printer of the first 20 lines. It counts all further lines."""
+    """A printer that prints the first 20 lines, and only counts further lines."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -43,7 +43,7 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
     """
 
     def start(services: "Services") -> None:
-        server = services.open_api(host, port)  # first, so that nothing starts if the port is taken
+        server = services.open_api(host, port)  # first, so that no part starts if the port is taken
         services.start_dispatcher()
         services.start_worker()
         server.start()
@@ -82,7 +82,7 @@ def worker(server: ServerUrl = None) -> None:
         return
     from euterpe.wiring.remote_worker import running_remote_worker, server_settings
 
-    server_settings(settings)  # wrong usage ends before this process changes its signals, limits and logs
+    server_settings(settings)  # check the settings before this process changes its signals, limits and logs
     _run_until_signal(settings, running_remote_worker(settings))
 
 
@@ -92,7 +92,7 @@ def dispatcher() -> None:
 
 
 class RunningParts(Protocol):
-    """Running parts of Euterpe. `is_stuck` is true if an attempt hung at the stop."""
+    """The running parts of one program. `is_stuck` is true if an attempt hung at the stop."""
 
     is_stuck: bool
 

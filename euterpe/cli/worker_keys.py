@@ -48,14 +48,17 @@ def list_(as_json: AsJson = False) -> None:
 
 @command(app, "revoke", example="euterpe worker-key revoke worker-eu-1")
 def revoke(worker: Worker) -> None:
-    """Refuse a worker's API key from now on. Its jobs go to other workers when their leases expire."""
+    """Refuse a worker's API key from now on.
+
+    The worker's jobs go to other workers when their leases expire.
+    """
     with opened() as store:
         store.requesters.disable(_find(store, worker).requester_id)
     out(f"{worker} is revoked")
 
 
 def _find(store: Store, name_or_id: str) -> RequesterRow:
-    """Return the worker key. Raise NotFound for a requester, which another command disables."""
+    """Return the worker key. Raise NotFound for a requester's name or id."""
     for row in store.requesters.workers():
         if name_or_id in (row.name, row.requester_id):
             return row

@@ -48,7 +48,7 @@ class Client:
         return self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
     def dry_run(self, spec: Document | None = None, **fields: Any) -> Document:
-        """Return what a job would make of its source, as the service describes it. No job is stored.
+        """Return the service's plan of a job: what the job would make of its source. No job is stored.
 
         Raise `Invalid` if the job would fail.
         """

@@ -40,7 +40,7 @@ class ClientCode(DescribedCode):
 class ClientError(EuterpeError):
     """Base class of the client's errors.
 
-    `code` and `request_id` come from the server's response. By default, `code` is that of the class, and
+    `code` and `request_id` come from the server's response. By default, `code` is the code of the class, and
     `request_id` is None.
     """
 

@@ -100,7 +100,7 @@ class Plans:
 
 
 def _request(fields: Document) -> dict[str, object]:
-    """Return the request body. A string in `source` or `output` becomes an object with it as `url`."""
+    """Return the request body. A string in `source` or `output` is replaced by an object with this `url`."""
     return {
         name: {"url": value} if name in ("source", "output") and isinstance(value, str) else value
         for name, value in fields.items()

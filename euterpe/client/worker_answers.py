@@ -1,7 +1,7 @@
 """Parse the answers to a remote worker (`docs/contract-workers.md`). No I/O.
 
-Each known field is validated, and unknown fields are ignored. An answer that is not valid raises
-`UnexpectedAnswer`: a proxy may have sent it.
+Each known field is validated, and unknown fields are ignored. An invalid answer, which a proxy may have sent,
+raises `UnexpectedAnswer`.
 """
 
 import json
@@ -34,7 +34,7 @@ class Claimed:
 
 @dataclass(frozen=True)
 class ClaimAnswer:
-    """The claimed jobs. `retry_after_s` is the pause before the next claim, which the server asks for."""
+    """The claimed jobs. `retry_after_s` is the pause before the next claim, as requested by the server."""
 
     jobs: Sequence[Claimed]
     retry_after_s: float = 0.0
@@ -42,7 +42,7 @@ class ClaimAnswer:
 
 @dataclass(frozen=True)
 class BeatAnswer:
-    """The answer to one beat. `code` is the reason if the lease is lost."""
+    """The answer to the heartbeat of one lease. If the lease is lost, `code` is the reason."""
 
     held: bool
     cancel_requested: bool = False
@@ -52,7 +52,7 @@ class BeatAnswer:
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """The answer to a call of `fail` or `release`. `outcome` is the attempt's, if the server sends it."""
+    """The answer to a call of `fail` or `release`. `outcome` is None if the server does not send it."""
 
     requeued: bool
     charged: bool
@@ -83,9 +83,9 @@ class RefreshAnswer:
 
 @dataclass(frozen=True)
 class ServerRefusal:
-    """An answer that is not a success. `code` is None if the answer has no problem document.
+    """An error response of the server. `code` is None if the response has no problem document.
 
-    `outcome` tells how the attempt had ended, if the code is `attempt_ended`.
+    If `code` is `attempt_ended`, `outcome` is the outcome with which the attempt had ended.
     """
 
     status: int
@@ -131,7 +131,7 @@ def beaten(answer: ApiResponse, beats: Sequence[Beat]) -> Sequence[BeatAnswer]:
 
 
 def accepted(answer: ApiResponse) -> None:
-    """Check the answer to advance, complete or a release of a claim: `ok` must be true."""
+    """Check that `ok` is true in the answer to `advance`, `complete` or the release of a claim."""
 
     def read(values: Values) -> None:
         if not _flag(values, "ok"):
@@ -141,7 +141,7 @@ def accepted(answer: ApiResponse) -> None:
 
 
 def ended(answer: ApiResponse, *, charged: bool) -> AttemptEnd:
-    """Return the answer to fail or release. `charged` is the default of the field `charged`."""
+    """Return the answer to `fail` or `release`. If the answer lacks the field `charged`, use `charged`."""
     accepted(answer)
 
     def read(values: Values) -> AttemptEnd:
@@ -162,7 +162,7 @@ def sealed_secrets(answer: ApiResponse) -> SealedSecrets:
 
 
 def opened_secrets(plaintext: bytes) -> Secrets:
-    """Return the content of sealed secrets. Raise ValueError without quoting it."""
+    """Return the content of sealed secrets. Raise a ValueError that does not quote the content."""
     try:
         values = _object(json.loads(plaintext))
         storage, keys = values["storage"], _object(values["hls_keys"])

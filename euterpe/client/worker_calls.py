@@ -1,7 +1,7 @@
 """The requests of a remote worker (`docs/contract-workers.md`), as values. No I/O.
 
-A new call begins in the port, `euterpe/worker/control_plane.py`. `euterpe/worker/http_plane.py` makes the
-call, and `euterpe/api/worker/` answers it.
+To add a call, begin with the protocol class in `euterpe/worker/control_plane.py`.
+`euterpe/worker/http_plane.py` sends the calls, and `euterpe/api/worker/` answers them.
 
 `worker_answers.py` parses the answers. Each request may be repeated: the server answers a repeated request as
 it answered the first one.
@@ -20,22 +20,22 @@ MOST_WAIT_S = 30.0  # the server answers a long poll after this time at the late
 _PATH = "/internal/worker/"
 _HEADERS = {
     "content-type": "application/json",
-    "accept-encoding": "identity",  # so that a limit on the bytes of an answer limits the memory, too
+    "accept-encoding": "identity",  # no compression, so that a limit on the answer also limits the memory
     "euterpe-protocol": str(PROTOCOL),
 }
-_CALL_S = 10.0  # two tries fit into a lease of 60 s, whatever happens to the first one
+_CALL_S = 10.0  # two requests fit into a lease of 60 s, even if the first one times out
 # The report of an end has up to 256 KiB, and the server makes several writes for it in one transaction.
 _END_S = 30.0
-# The server answers this long after the wait of a long poll that found nothing, even if it is busy.
+# If a long poll finds no job, even a busy server answers within this time after the end of the wait.
 _AFTER_WAIT_S = 10.0
-_REFRESH_S = 45.0  # the server calls the requester, which has 10 s, and waits for its keys
+_REFRESH_S = 45.0  # the server calls the requester for up to 10 s, and waits for its key provider
 
 Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The identity of a claim: the worker sends these values back as it got them."""
+    """The identity of a claim. The worker sends these values back to the server unchanged."""
 
     job_id: str
     attempt_id: str
@@ -65,10 +65,10 @@ class Beat:
 
 
 def claim(worker_id: str, streams: Sequence[str], *, limit: int, wait_s: float, claim_id: str) -> ApiRequest:
-    """Return the request for up to `limit` jobs. The server waits up to `wait_s` for the first job.
+    """Return the request that claims up to `limit` jobs. The server waits up to `wait_s` for the first job.
 
-    Send the same `claim_id` until an answer arrives. If the server has acted on a request whose answer was
-    lost, it returns the same jobs again.
+    Send the same `claim_id` until an answer arrives. If an answer was lost, the server returns the same jobs
+    again.
     """
     wait_s = min(max(wait_s, 0.0), MOST_WAIT_S)
     values = {
@@ -89,7 +89,7 @@ def heartbeat(worker_id: str, beats: Sequence[Beat]) -> ApiRequest:
 
 
 def advance(worker_id: str, lease: Lease, status: str, values: Values) -> ApiRequest:
-    """Return the request for the next status. `values` may have source_info and warnings."""
+    """Return the request that advances the job to `status`. `values` may have source_info and warnings."""
     return _post("advance", {"worker_id": worker_id, **lease.attempt, "status": status, **values}, _END_S)
 
 
@@ -104,13 +104,13 @@ def fail(worker_id: str, lease: Lease, error: Values, timings: Values) -> ApiReq
 
 
 def release(worker_id: str, lease: Lease, reason: Values | None, timings: Values) -> ApiRequest:
-    """Return the request that returns a job without a charge. `reason` has the form of an error."""
+    """Return the request that releases a job. `reason` has the same fields as an error."""
     values = {"worker_id": worker_id, **lease.attempt, "reason": reason, "timings": timings}
     return _post("release", values, _END_S)
 
 
 def release_claim(worker_id: str, claim_id: str) -> ApiRequest:
-    """Return the request that returns all jobs that a claim got, and ends the claim if it still waits."""
+    """Return the request that releases all jobs of a claim, and ends the claim if it still waits."""
     return _post("release", {"worker_id": worker_id, "claim_id": claim_id})
 
 
@@ -125,12 +125,12 @@ def refresh(worker_id: str, lease: Lease, credential_version: int, reason: str) 
 
 
 def rival(worker_id: str, lease: Lease, other_job_id: str) -> ApiRequest:
-    """Return the question whether another job is unfinished, or succeeded after this attempt began."""
+    """Return the request that asks if another job is unfinished, or succeeded after this attempt began."""
     return _post("rival", {"worker_id": worker_id, **lease.attempt, "other_job_id": other_job_id})
 
 
 def _failure(error: Values) -> Values:
-    """Return the fields of a failure. The contract has no phase and no retry class in `error`."""
+    """Return the fields of a failure. In the contract, `error` has neither a phase nor a retry class."""
     inner = {name: error[name] for name in ("code", "message", "retryable")}
     return {"error": inner, "phase": error["phase"], "retry_class": error["retry_class"]}
 

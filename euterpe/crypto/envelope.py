@@ -106,7 +106,8 @@ def unseal(sealed: Sealed, context: Context, keys: KeyProvider) -> bytes:
     mid, claimed = sealed.ciphertext[:_KEY], sealed.ciphertext[_KEY : 2 * _KEY]
     nonce, body = sealed.ciphertext[2 * _KEY : _HEAD], sealed.ciphertext[_HEAD:]
     key, commitment = _derive(dek, mid)
-    # With GCM alone, a ciphertext can be made that decrypts under two keys. The commitment allows only one.
+    # With GCM alone, an attacker can make a ciphertext that decrypts under two keys. The commitment binds the
+    # ciphertext to one key.
     if not hmac.compare_digest(claimed, commitment):
         raise CannotDecrypt
     try:

@@ -58,7 +58,7 @@ class UnboundKeys(EuterpeError):
 
 class UnknownFormat(EuterpeError):
     code = ErrorCode.UNKNOWN_ENCRYPTION_VERSION
-    retryable = True  # while a new release is being rolled out, another worker may read it
+    retryable = True  # while a new release is being rolled out, another worker may know the format
 
     def __init__(self, version: int) -> None:
         super().__init__(f"encryption version {version} is not known to this release of Euterpe: upgrade it")

@@ -1,8 +1,8 @@
 """Seal the secrets of a job to the public key of a remote worker (HPKE, RFC 9180, base mode).
 
-TLS may end at a proxy, and proxies, debug logs and tracing tools keep bodies. Sealed secrets are not readable
-there. The suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. A sealed secret is the encapsulated
-key (32 bytes), and then the ciphertext with its tag.
+TLS may end at a proxy, and proxies, debug logs and tracing tools may store request bodies. Sealed secrets are
+not readable there. The suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. A sealed secret is the
+encapsulated key (32 bytes), followed by the ciphertext with its tag.
 """
 
 import binascii
@@ -46,7 +46,7 @@ def public_key_text(private_key: X25519PrivateKey) -> str:
 
 
 def read_public_key(text: str) -> X25519PublicKey:
-    """Return the key of `public_key_text`, also in standard base64. Raise `MalformedPublicKey`."""
+    """Parse a public key in base64url or standard base64. Raise `MalformedPublicKey`."""
     try:
         digits = text.translate(_TO_URL_SAFE).removesuffix("=")
         raw = urlsafe_b64decode(digits.encode("ascii") + b"=")

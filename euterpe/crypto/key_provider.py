@@ -33,8 +33,8 @@ class KeyProvider(Protocol):
     def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
         """Return the DEK encrypted under this KEK, bound to `aad`. Raise `UnknownKek`.
 
-        The caller names the KEK, because `aad` contains the id of this KEK. The provider must use it even if
-        another KEK has become active before the call.
+        The caller names the KEK, because `aad` contains the id of this KEK. The provider must use this KEK
+        even if another KEK has become active before the call.
         """
         ...
 

@@ -197,7 +197,8 @@ def _lock(path: Path, directory: int, timeout_s: float) -> None:
 
 def _write(path: Path, ring: KeySet) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    # If this file exists, a killed process left it: only the process with the lock writes it, and we have it.
+    # If this file exists, a killed process left it: only the process with the lock writes this file, and this
+    # process has the lock.
     temporary.unlink(missing_ok=True)
     try:
         with open(temporary, "x", opener=partial(os.open, mode=0o600)) as file:

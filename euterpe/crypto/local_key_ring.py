@@ -23,7 +23,7 @@ _Stamp = tuple[int, int, int]
 class LocalKeyRing:
     """KEKs in the memory of this process. An inactive KEK can still unwrap the DEKs that it has wrapped.
 
-    Nonces are random. This is safe for up to 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
+    Random nonces are safe for up to 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
     """
 
     def __init__(self, keys: KeySet, *, random: Callable[[int], bytes] = os.urandom) -> None:
@@ -69,8 +69,8 @@ def load_value(value: str) -> LocalKeyRing:
 class FileKeyRing:
     """The key ring of EUTERPE_KEK_FILE. Thread-safe.
 
-    Before each seal, and when a KEK is unknown, it checks whether the file has changed, and reloads a changed
-    file. If the file cannot be read, the previous ring stays in use.
+    Before each seal, and when a KEK is unknown, the ring checks whether the file has changed, and reloads a
+    changed file. If the file cannot be read, the previous ring stays in use.
 
     A check takes 3 µs. With fewer checks, a secret could be sealed under a key that is no longer active.
     """

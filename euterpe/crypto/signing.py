@@ -1,8 +1,8 @@
 """HMAC-SHA256 signatures of webhooks and refresh calls, for the sender and the receiver, in two formats.
 
 The format `euterpe` is the format of the contract (§8). The format `standard` is Standard Webhooks 1.0.0, for
-which libraries exist in many languages (decision 38). This module imports only the standard library and
-modules that do the same, because the client package imports it.
+which libraries exist in many languages (decision 38). The client package imports this module, so it and its
+imports use only the standard library.
 """
 
 import binascii
@@ -28,7 +28,7 @@ STANDARD_SIGNATURE_HEADER = "webhook-signature"
 
 # Use `[0-9]`, because `\d` matches the digits of every script.
 _TIMESTAMP = re.compile(r"0|[1-9][0-9]{0,11}")
-_SIGNATURES = re.compile(r"[ -~]{1,4096}")  # room for sixty secrets; limits the work
+_SIGNATURES = re.compile(r"[ -~]{1,4096}")  # enough for sixty secrets, and short enough to check fast
 _SHAPES = {
     TIMESTAMP_HEADER: _TIMESTAMP,
     NONCE_HEADER: re.compile(r"[0-9a-fA-F]{32}"),

@@ -25,8 +25,8 @@ _REFUSING_AFTER = 5
 # soon anyway. Without this limit, a few events that always time out would be sent again after each success of
 # other events.
 _OUTAGE_S = 300.0
-# A write takes milliseconds, so an outcome of the last two seconds may not be stored yet. Until then, the
-# stored state does not replace the state in memory.
+# A write takes milliseconds, so an outcome of the last two seconds may not be stored yet. During this time,
+# the stored state does not replace the state in memory.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -38,7 +38,7 @@ class Health(Enum):
 
 
 class Outcome(Enum):
-    """The result of a delivery, as far as it concerns the health of its destination."""
+    """What the result of a delivery shows about the health of the destination."""
 
     ANSWER = auto()
     REFUSAL = auto()  # the receiver answered with an error
@@ -63,7 +63,8 @@ class Destination:
     health: Health = Health.UNPROVEN
     pace_s: float = 0.0  # moving average of the answer times
     next_turn: float = 0.0  # the time at which the next postponed event will be due again
-    failures: int = 0  # sends in a row that were not answered
+    # Sends in a row that were not answered.
+    failures: int = 0
     refusals: int = 0  # answers in a row that were errors
     retry_at: float = 0.0  # the time at which an open circuit breaker allows the next probe
     failing_since: float = 0.0  # the time at which the current run of failures and refusals began
@@ -159,7 +160,7 @@ class Destination:
 
 @dataclass(eq=False)
 class Send:
-    """A delivery under way."""
+    """The HTTP request of a delivery, while it is under way."""
 
     event: ClaimedEvent
     destination: Destination

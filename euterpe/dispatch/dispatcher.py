@@ -77,7 +77,8 @@ class Dispatcher:
         self._result_writer = ResultWriter(store.outbox, self._lease_keeper.forget)
         self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
         self._keys = KeysPause(keys_pause_s, time.monotonic)
-        self._lock = threading.Lock()  # guards the scheduler, the pause and the next two fields
+        # Guards the scheduler, the pause and the next two fields.
+        self._lock = threading.Lock()
         self._outbox_has_more = False  # True if the last claim was full
         self._skipped: Set[str] = frozenset()  # requesters that the last claim skipped
         self._failed_claims = 0  # the number of failed claims in a row
@@ -209,8 +210,8 @@ class Dispatcher:
     def _wait(self) -> None:
         """Wait for a wake-up, for the next poll, or for the next change.
 
-        There are three changes: a send begins to count as slow, an event has waited long, or the pause after
-        a key outage ends.
+        There are three changes: a send begins to count as slow, an event has waited for a long time, or the
+        pause after a key outage ends.
         """
         with self._lock:
             changes = (self._scheduler.next_change(), self._keys.seconds_left or None)

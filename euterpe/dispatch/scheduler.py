@@ -112,8 +112,8 @@ class SendScheduler:
     def saturated(self) -> frozenset[str]:
         """Return the requesters that claims must skip, because too many of their events cannot be sent soon.
 
-        The limit for one requester is four batches of such events, or the free room if that is smaller. So no
-        requester takes all the room.
+        The limit for one requester is four batches of such events, or the free room if that is smaller. So
+        the events of one requester cannot stop the claims of all others.
         """
         now, load = self._clock(), SendCounts(self._sends)
         held = {
@@ -188,7 +188,7 @@ class SendScheduler:
         return waiting
 
     def next_change(self) -> float | None:
-        """Return the seconds until the next send counts as slow, or the next event has waited long.
+        """Return the seconds until the next send counts as slow, or an event has waited for a long time.
 
         Return None if neither will happen.
         """
@@ -260,8 +260,8 @@ class SendScheduler:
     def _sendable(self, destination: Destination, load: SendCounts, now: float) -> int:
         """Return how many waiting events will be sent within `SLOW_AFTER_S` at the receiver's current pace.
 
-        Return 0 if the requester has no free slot: `room` then does not count its events, so they do not
-        prevent further claims.
+        Return 0 if the requester has no free slot: `room` then does not count the requester's events, so
+        these events do not prevent further claims.
         """
         if destination.health is not Health.PROVEN or destination.waits_for_slow_send(now):
             return 0

@@ -241,8 +241,8 @@ def _log_delivery(delivery: Delivery) -> None:
     }
     match decision:
         case Delivered():
-            # The level is debug, because the delivery log already has this delivery, and a log line is a
-            # fifth as much work as a delivery.
+            # The level is debug, because the delivery log already has this delivery, and writing a log line
+            # is a fifth of the work of a delivery.
             _log.debug("event_delivered", **fields)
         case Undeliverable():
             _log.error("event_undeliverable", reason=decision.reason, **fields)

@@ -125,7 +125,10 @@ class Dialer:
 
 
 class IdleConnections:
-    """A pool of at most `most` idle connections to all origins. It closes the oldest first. Thread-safe."""
+    """A pool of at most `most` idle connections to all origins. A full pool closes the oldest connection.
+
+    Thread-safe.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most

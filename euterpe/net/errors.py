@@ -5,7 +5,10 @@ from euterpe.domain.errors import EuterpeError
 
 
 class EgressError(EuterpeError):
-    """Base class of the errors. `where` is the requested origin, or "the URL" if the URL is not valid."""
+    """Base class of the errors of egress requests.
+
+    `where` is the requested origin, or "the URL" if the URL is not valid.
+    """
 
     code = "egress_error"
 

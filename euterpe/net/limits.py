@@ -24,8 +24,8 @@ class RequestLimits:
     """The limits of one request: a fixed deadline, a byte limit and a minimum pace.
 
     In every `idle_s` seconds of waiting for the peer, the request must move at least 1 KiB per second on
-    average. Then the count restarts. Time that this process itself needs between two waits, for its disk or
-    an encoder, does not count.
+    average. As soon as it has moved this many bytes, the count restarts. Time that this process itself needs
+    between two waits, for its disk or an encoder, does not count.
 
     `on_wait` is called every `tick_s` seconds of a wait for the response. It may raise to end the request.
     """
@@ -91,7 +91,7 @@ class RequestLimits:
         self.answer_ended = byte_count == 0
 
     def turn(self) -> None:
-        """Restart the measurement of the pace, because the peer now begins another step of the request."""
+        """Restart the measurement of the pace: the request has kept the pace, or begins its next step."""
         self._waited = self._moved = 0.0
 
     def head_read(self, receivable: float) -> None:

@@ -36,10 +36,10 @@ class TransferPace:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Count the calling thread among those that transfer at the same time, until the block ends.
+        """Count the calling thread as one of the transfer's concurrent threads until the block ends.
 
-        When four threads wait for a second, the transfer has waited for one second and not for four. So each
-        wait counts as its share.
+        Each wait is divided by the number of these threads: when four threads wait for a second, the transfer
+        has waited for one second and not for four.
         """
         with self._lock:
             self._threads += 1

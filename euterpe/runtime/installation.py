@@ -36,7 +36,7 @@ def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> str:
-    """Return the command that installs into the environment of this Python, even if another is active."""
+    """Return the command that installs into this Python's environment, even if another one is active."""
     python = shlex.quote(sys.executable)
     if installed is not None and (installed.read_text("INSTALLER") or "").strip() == "uv":
         return f"uv pip install --python {python}"  # uv creates environments without pip
@@ -49,8 +49,8 @@ def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> st
 def _requirement(installed: Distribution | None, extra: str) -> str:
     """Return the requirement, quoted for a shell.
 
-    A checkout and a wheel file need their path. For any other copy the name of the distribution is enough:
-    pip keeps the copy, and installs the packages of the extra.
+    For a checkout or a wheel file, the requirement needs the path. For any other copy the name of the
+    distribution is enough: pip keeps the copy, and installs the packages of the extra.
     """
     if installed is None:  # the package is on PYTHONPATH
         folder = Path(euterpe.__file__).parents[1]

@@ -31,7 +31,7 @@ def retry(
     longest_pause_s: float = 5.0,
     sleep: Callable[[float], object] = time.sleep,
 ) -> R:
-    """Return the result of `call`. Repeat it while it raises `on` and `may_retry` returns true.
+    """Return the result of `call`. Repeat the call while it raises `on` and `may_retry` returns true.
 
     The pauses double from `first_pause_s` to `longest_pause_s`, and each has jitter.
     """

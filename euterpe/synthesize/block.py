@@ -107,7 +107,7 @@ def _counts(block: Snapshot) -> dict[str, Ints]:
     events, attempts, of, count = block.events, block.attempts, block.attempts["job"], len(block.jobs)
     released = block.ended & (attempts["fate"] == RELEASED)
     by_hand = (events["kind"] == KIND["queued"]) & (events["error"] == SUCCESS)
-    # A person who retries a job after a `forbidden` error also replaces its credentials.
+    # A person who retries a job after a `forbidden` error also replaces the job's credentials.
     replaced = by_hand & np.isin(np.roll(events["error"], 1), FORBIDDEN)
     retried = np.bincount(events["job"][by_hand], minlength=count) > 0
     in_this_round = attempts["retried"] == retried[of]

@@ -86,7 +86,10 @@ def requester_name(number: int) -> str:
 
 
 def requester_id(number: int) -> str:
-    """Return the same id in every history, so that two histories in one store share their requesters."""
+    """Return a requester's id.
+
+    It is the same in every history, so two histories in one store share requesters.
+    """
     return f"{_ID}{number:012x}"
 
 

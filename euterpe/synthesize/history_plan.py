@@ -26,7 +26,8 @@ UPGRADED_AFTER = 2 / 3
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """A history of `jobs` jobs of `requesters` requesters, accepted in the `days` before `until_ms`.
+    """A history of `jobs` jobs by `requesters` requesters. All jobs are accepted in the `days` days before
+    `until_ms`.
 
     If `regresses` is true, the newer ffmpeg is slower with one profile and fails twice as often with another.
     Every block has `outages` outages. In each outage, about 20 jobs of one profile fail with `outage_code`.
@@ -82,7 +83,7 @@ _PEAK_LOAD = 0.97
 
 
 def cycle(at_ms: Ints) -> Floats:
-    """Return the rate of arrivals at each instant, relative to the busiest moment of a week, which has 1."""
+    """Return the rate of arrivals at each instant, relative to the rate at the busiest moment of a week."""
     day = (at_ms // DAY_MS + _THURSDAY) % 7
     of_day = (1 + np.cos(2 * np.pi * (at_ms / DAY_MS - _BUSIEST / 24))) / 2
     return np.asarray(_WEEKDAYS[day] * (0.2 + 0.8 * of_day**1.5) / _WEEKDAYS.max())

@@ -13,7 +13,8 @@ from euterpe.synthesize.history_plan import Floats, HistoryPlan, Ints, arrivals
 
 class EncodeProfile(NamedTuple):
     name: str | None  # None: the job lists its outputs
-    share: float  # of all jobs
+    # The share of all jobs.
+    share: float
     speed: float  # seconds of media encoded per second
     cores: float
     kbit_per_second: float  # total of all outputs

@@ -131,7 +131,7 @@ def _attempt(attempt: Row) -> dict[str, Any]:
         **{name: attempt[name] for name in copied},
         "error": code and job_error(code, attempt["error_phase"]).document(),
         "timings": timings_document(attempt),
-        # As of an attempt that an earlier release of Euterpe ended.
+        # These columns are null, as in an attempt that an earlier release of Euterpe ended.
         **dict.fromkeys(("claim_id", "end_status", "next_attempt_at", "result")),
     }
 

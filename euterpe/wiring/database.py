@@ -50,7 +50,7 @@ class LazyKeyProvider:
 def open_store(settings: Settings, keys: KeyProvider | None = None, *, sweep_grace_ms: int = 0) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
-    For `sweep_grace_ms` from now, the store revokes no expired lease.
+    In the first `sweep_grace_ms`, the store does not sweep expired leases.
 
     The key provider of the settings must pass its self-test, so that a program that cannot decrypt secrets
     does not start. Raise `StoreError` if the SQLite file is read-only, and `SchemaMismatch` if it is missing.

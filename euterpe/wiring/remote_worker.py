@@ -14,7 +14,8 @@ from euterpe.worker.remote.server_settings import ServerSettings, ServerSettings
 from euterpe.worker.worker import REMOTE_TIMINGS, Worker
 
 _log = structlog.get_logger(__name__)
-# Beside the slots: the claim, its release, the heartbeat, and a heartbeat with early progress.
+# In addition to one connection per slot: the claim, its release, the heartbeat, and a heartbeat with early
+# progress.
 _MORE_CONNECTIONS = 4
 
 
@@ -27,10 +28,9 @@ class RemoteWorker:
         self.is_stuck = False  # True if an attempt hung, so that the worker abandoned its thread at the stop
 
     def start(self) -> None:
-        """Start the worker. Raise `SettingsError` for settings with which no server can be called.
+        """Start the worker. Raise `SettingsError` if the settings do not allow a connection.
 
-        A server that does not answer, or refuses the key, is no error: the worker tries again until it
-        answers.
+        It is no error if the server does not answer or refuses the key, because the worker retries.
         """
         settings, parts = self._settings, self._parts
         connection = open_connection(settings, connections=settings.worker_slots + _MORE_CONNECTIONS)
@@ -62,7 +62,7 @@ def open_connection(settings: Settings, *, connections: int) -> ServerConnection
 
 
 def server_settings(settings: Settings) -> ServerSettings:
-    """Return how to call the server. Raise `SettingsError` if no server can be called with the settings."""
+    """Return the settings of the connection. Raise `SettingsError` if a setting is missing or invalid."""
     if settings.server is None:
         raise SettingsError(["EUTERPE_SERVER is not set: it is the URL of the server of a remote worker"])
     if settings.api_key is None:

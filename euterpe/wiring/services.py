@@ -136,7 +136,8 @@ class Services:
         )
         dry_runs = self._dry_runs()
         app = create_app(
-            # After an outage of the API, living remote workers revive their leases first.
+            # No lease is swept at first, so that running remote workers can revive their leases after an
+            # outage of the API.
             self._open_store(sweep_grace_ms=min(settings.lease_ttl_ms, _SWEEP_GRACE_MS)),
             limits,
             storage_policy(settings),
@@ -162,7 +163,7 @@ class Services:
         dry_runs = DryRuns(
             storage_of(settings, egress), Sandbox(Path(os.devnull)), work_folder(settings), limits
         )
-        # A dry run may take 30 s, and the API waits for the threads that run them.
+        # A dry run may take 30 s, and the API waits for the threads of dry runs.
         self._intake.append(dry_runs.begin_stop)
         self._parts.callback(dry_runs.stop)
         return dry_runs
@@ -174,7 +175,7 @@ class Services:
 
 
 def worker_settings(settings: Settings) -> WorkerSettings:
-    """Return what the API tells remote workers."""
+    """Return the settings of the endpoints for remote workers."""
     return WorkerSettings(
         lease_ms=settings.lease_ttl_ms,
         heartbeat_ms=settings.heartbeat_interval_ms,

@@ -41,12 +41,12 @@ class Commit:
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=lambda: dict.fromkeys(HISTORY, ()))
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)  # names by id
-    # The time of the read, by the database's clock. Commits of earlier versions have 0.
+    # The time of the read, by the database's clock. Commits of earlier versions of Euterpe have 0.
     read_ms: int = 0
 
     @property
     def read_at(self) -> datetime:
-        """Return the time at which the database was read, by its clock; in old commits, the commit's time."""
+        """Return the time of the read by the database's clock or, in an old commit, the commit's time."""
         return datetime.fromtimestamp((self.read_ms or self.at_ms) / 1000, UTC)
 
     def rows(self, table: str) -> int:

@@ -90,7 +90,7 @@ class Lake:
 
     @contextmanager
     def append(self, cause: str) -> Iterator[Append]:
-        """Yield an `Append`, and commit it at the end of the `with` block. An exception discards its content.
+        """Yield an `Append`, and commit it at the end of the `with` block unless the block raises.
 
         Raise `LakeError` if another program is writing.
         """

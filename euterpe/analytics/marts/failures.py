@@ -190,7 +190,10 @@ def _evidence(rows: Sequence[Row]) -> Html:
 
 
 def failing(results: Results) -> Iterator[Finding]:
-    """Yield, for each trend, up to three failures that affect the most jobs. Leave out rare failures."""
+    """Yield, for each trend, the failures that affect the most jobs, at most three.
+
+    Leave out rare failures.
+    """
     rows = sorted(results.rows("failures"), key=lambda row: -row["jobs"])
     for trend, of_week, least, phrase in (
         ("new", "last_week", 5, "is new"),

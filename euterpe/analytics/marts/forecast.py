@@ -94,7 +94,7 @@ def _hour() -> Column:
 
 
 def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
-    """Return, by queue, the observed waits of the last `_DAYS` days, and those of the busiest hour alone."""
+    """Return, for each queue, the observed waits of the last `_DAYS` days and those of its busiest hour."""
     recent = jobs.where(now.within("created_at", days=_DAYS)).join(
         arrivals.select("queue", "busiest_hour"), "queue"
     )

@@ -71,7 +71,7 @@ def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
 
 STAGES = ("waiting", "fetch", "encode", "upload", "total")
 _DOING = {"waiting": "waiting", "fetch": "fetching", "encode": "encoding", "upload": "uploading"}
-_DRAWN, _LISTED = 4, 8  # numbers of kinds of work in the chart and in the table, the most frequent first
+_DRAWN, _LISTED = 4, 8  # how many kinds of work the chart and the table show
 Kind = tuple[str, str]  # profile and queue
 
 

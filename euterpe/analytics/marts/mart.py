@@ -22,7 +22,7 @@ from euterpe.analytics.schema import Table, spark_schema
 class Mart:
     """A table, the function that computes it from the facts, and the parts of the report that show it.
 
-    The table of a mart without a `section` is shown in the section of another mart. A mart that
+    The table of a mart without a `section` is shown in the section of another mart. A mart with
     `needs_everybody` has no section in a report on one requester. `findings` are checks whose results come
     first in the report.
     """

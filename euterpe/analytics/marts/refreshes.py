@@ -36,8 +36,8 @@ TABLE = Table(
     ),
 )
 
-# An attempt ends with one of these codes when storage refused the credentials and no refresh brought working
-# ones (docs/errors.md).
+# An attempt ends with one of these codes when storage refused the credentials and no refresh returned working
+# credentials (docs/errors.md).
 _REFUSED = ("source_forbidden", "output_forbidden")
 
 

@@ -6,9 +6,9 @@ counts the attempts that succeeded. Attempts that ended because of storage, the 
 person are not counted. Attempts without a known version are not counted either.
 
 Attempts near each other in time are correlated, so blocks of consecutive attempts are compared
-(permutation_test.py). A block has at least 60 attempts: three times the 20 attempts that one simulated outage
-fails. The Holm-Bonferroni correction covers all comparisons of one history. So if nothing has changed in a
-history, the probability of an alarm is only about 1 %.
+(permutation_test.py). A block has at least 60 attempts, which is three times the 20 attempts that fail in one
+simulated outage. The Holm-Bonferroni correction covers all comparisons of one history. So if nothing has
+changed in a history, the probability of an alarm is only about 1 %.
 """
 
 import math
@@ -85,7 +85,7 @@ class FalseAlarms:
 
     histories: int
     alarms: int
-    outages: int  # in each history; an outage fails 20 consecutive jobs of one profile
+    outages: int  # per history; in each outage, 20 consecutive jobs of one profile fail
 
 
 # tests/analytics/marts/test_regressions_false_alarms.py measures these numbers, and the page shows them.

@@ -64,7 +64,10 @@ def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
 
 
 def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
-    """Return the `peak` concurrency by key. An attempt that ends when another begins does not overlap it."""
+    """Return the `peak` concurrency by key.
+
+    Two attempts do not overlap if one ends at the instant at which the other begins.
+    """
     changes = parts.select(*key, F.inline(F.array(_change("begins", 1), _change("ends", -1))))
     # Changes at the same instant count together, because the window's frame includes all rows of equal `at`.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))

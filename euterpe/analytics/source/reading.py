@@ -13,7 +13,7 @@ from euterpe.store.engine.batch_rows import AnySelect
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.history.feed import HistoryFeed, PositionRange
 
-# Only one batch is in memory at a time. It has about this many rows, or bytes of CSV.
+# Only one batch is in memory at a time. A batch has about this many rows, or bytes of CSV.
 _ROWS, _BYTES = 20_000, 4 * 1024 * 1024
 # The database stores instants as milliseconds.
 _WIRE = {**ARROW, "time": pa.int64()}
@@ -115,7 +115,7 @@ def _shaped(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 def keep_allowed(batch: pa.RecordBatch, columns: Sequence[Column], allowed: frozenset[str]) -> pa.RecordBatch:
     """Return the batch with all `columns`.
 
-    `metadata` keeps only the allowed keys. If it has none of them, it is null.
+    The column `metadata` keeps only the allowed keys, and is null in a row that has none of these keys.
     """
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     if "metadata" in arrays:

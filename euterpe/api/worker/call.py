@@ -20,7 +20,8 @@ from euterpe.domain.scopes import Scope
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.attempt_answers import ReportRefusal
 
-# A result of 256 KiB, its lease and a stack; or the beats of 1,000 leases.
+# This is enough for a result of 256 KiB with its lease and a stack trace, or for the heartbeats of 1,000
+# leases.
 MAX_BODY = 512 * 1024
 LONGEST_TOKEN = 1_024
 _RETRY_S = 2
@@ -57,7 +58,7 @@ def proof_of(fields: RequestFields, requester_id: str, *, has_attempt: bool) -> 
 def worker_endpoint(
     service: Service, handle: Callable[[WorkerCall], Awaitable[Answer]]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that reads the call, and answers with the document of `handle`, or a refusal."""
+    """Return an endpoint that reads a call and answers with the document of `handle` or with an error."""
 
     async def post(request: Request) -> Response:
         try:
@@ -90,5 +91,5 @@ async def _refusal(request: Request, error: EuterpeError) -> Response:
 
 
 def refusal_code(error: EuterpeError) -> str:
-    """Return the code of a refused lease, inside the answer to a call for several leases."""
+    """Return the error code of a refused lease, for the answer to a heartbeat of several leases."""
     return _CODES[error.reason].value if isinstance(error, AttemptRefused) else error.code

@@ -1,6 +1,6 @@
 """POST /internal/worker/claim: a long poll for jobs.
 
-A wait takes no thread: the claim desk answers all waiting workers of the process.
+A waiting worker occupies no thread, because one claim desk answers all waiting workers of the process.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ _log = structlog.get_logger(__name__)
 DEFAULT_WAIT_MS, MAX_WAIT_MS = 5_000, 30_000
 MAX_JOBS, MAX_STREAMS = 100, 100
 LONGEST_CLAIM_ID = 128  # the stored id begins with the id of the API key's owner
-# The desk answers a worker for which it claims right now. If the database takes longer, the worker repeats.
+# If the desk is claiming for a worker when the worker's wait ends, the answer may take this much longer.
+# After that, the worker must repeat the claim.
 _LAST_ANSWER_S = 5.0
 # After a stop, the workers come back at random times within this time.
 _SPREAD_MS = 2_000
@@ -89,10 +90,10 @@ class ClaimEndpoint:
         return ()
 
     def _abandon(self, desk: ClaimDesk, waiting: Waiting) -> None:
-        """End the wait of a worker that has left.
+        """End the wait of a worker that gets no answer, for example because it has disconnected.
 
-        Jobs that a claim with an id has got stay with it: its worker is about to send the same id again, or
-        to release it. Jobs of a claim without an id are given back, as no worker knows of them.
+        A claim with an id keeps its jobs, because the worker will repeat or release the claim. The jobs of a
+        claim without an id are released, because no worker knows of them.
         """
         if waiting.request.claim_id is not None:
             desk.give_up(waiting)
@@ -127,8 +128,8 @@ class ClaimEndpoint:
 
 
 def payload_of(job: ClaimedJob) -> dict[str, Any]:
-    """Return what a worker needs to know of its job. It has no secrets."""
-    # Earlier releases stored the queries of callback URLs in clear text: remove them.
+    """Return the payload of a claimed job, without secrets."""
+    # Remove the queries of callback URLs, which earlier releases stored in clear text.
     spec = without_callback_queries(dict(job.spec))
     return {
         "spec": spec,
@@ -146,12 +147,15 @@ def payload_of(job: ClaimedJob) -> dict[str, Any]:
 
 
 def stored_claim_id(requester_id: str, claim_id: str) -> str:
-    """Return the id that is stored: nobody gets the jobs of a claim with another owner's key."""
+    """Return the claim id to store.
+
+    It contains the owner of the API key, so other owners cannot get the jobs.
+    """
     return f"{requester_id}:{claim_id}"
 
 
 def _claim_request(call: WorkerCall, lease_ms: int) -> tuple[ClaimRequest, float]:
-    """Return the claim, and how long to wait for a job. Raise if the worker speaks another protocol."""
+    """Return the claim and the seconds to wait for a job. Raise if the worker does not support `PROTOCOL`."""
     fields = call.fields
     queues = fields.texts("streams", MAX_STREAMS)
     wait_ms = min(fields.whole("max_wait_ms", DEFAULT_WAIT_MS, 0, 2**53), MAX_WAIT_MS)

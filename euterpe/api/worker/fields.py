@@ -22,7 +22,7 @@ class RequestFields:
 
     @classmethod
     def parse(cls, body: bytes, max_bytes: int) -> "RequestFields":
-        """Return the fields of a body. Raise `InvalidSpec` unless it is a JSON object."""
+        """Return the fields of a body. Raise `InvalidSpec` if the body is not a JSON object."""
         values = parse_json(body, max_bytes)
         if not isinstance(values, dict):
             raise InvalidSpec((FieldError((), "must be a JSON object"),))
@@ -61,7 +61,7 @@ class RequestFields:
         value = self._values.get(name)
         if value is None:
             return default
-        if isinstance(value, float) and value.is_integer():  # JSON Schema does not tell 1.0 from 1
+        if isinstance(value, float) and value.is_integer():  # 1.0 is an integer in JSON Schema
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             return self._wrong(name, f"must be a whole number from {low} to {high}", default)
@@ -113,13 +113,12 @@ class RequestFields:
         return self._wrong(name, f"must be one of {', '.join(choices)}", choices[0])
 
     def inner(self, name: str) -> "RequestFields":
-        """Return the fields of a required object. Its errors count as errors of this object."""
+        """Return the fields of a required object. Their errors are added to `self.errors`."""
         value = self._values.get(name)
         if not isinstance(value, dict):
             self._wrong(name, _MISSING if value is None else "must be an object", None)
-            return RequestFields(
-                {}, (*self._loc, name)
-            )  # its fields are missing, too, but one error is enough
+            # Do not report its missing fields as further errors.
+            return RequestFields({}, (*self._loc, name))
         inner = RequestFields(value, (*self._loc, name))
         inner.errors = self.errors
         return inner

@@ -16,7 +16,7 @@ _LEASE = (
     ProblemCode.LEASE_LOST,
     ProblemCode.PRUNED,
 )
-# Also lease tokens are verified with keys that are stored encrypted.
+# The keys that sign and verify lease tokens are stored encrypted, so every call may fail with these codes.
 _KEYS = (
     ProblemCode.CANNOT_DECRYPT,
     ProblemCode.KEY_PROVIDER_UNAVAILABLE,

@@ -1,4 +1,4 @@
-"""Errors that workers report, as errors of jobs."""
+"""Convert the errors that workers report to errors of jobs."""
 
 from euterpe.api.worker.fields import RequestFields
 from euterpe.domain.error_codes import ErrorCode, RetryClass
@@ -12,8 +12,8 @@ LONGEST_CODE, LONGEST_PHASE = 255, 64
 def job_error(error: RequestFields, request: RequestFields) -> JobError:
     """Return the reported error.
 
-    `phase` and `retry_class` are fields of a reason, or of the request that has the error. Third-party
-    workers have codes of their own: such a code is kept in the message.
+    `phase` and `retry_class` may be fields of the error or of the whole request. An unknown code, such as one
+    of a third-party worker, is kept in the message.
     """
     code, message = error.text("code", longest=LONGEST_CODE), error.any_text("message") or ""
     phase = error.optional_text("phase", longest=LONGEST_PHASE)
@@ -35,7 +35,7 @@ def _retry_class(fields: RequestFields) -> RetryClass | None:
 
 
 def _by_flag(kind: ErrorCode, retryable: bool | None) -> RetryClass | None:
-    """Return the retry class if the worker says otherwise than the code."""
+    """Return the retry class that `retryable` asks for, or None if `retryable` agrees with the error code."""
     is_final = kind.retry in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
     if retryable is None or retryable is not is_final:
         return None

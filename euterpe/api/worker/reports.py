@@ -1,4 +1,4 @@
-"""POST /internal/worker/{heartbeat,advance,complete,fail,release}: what workers report on their attempts."""
+"""POST /internal/worker/{heartbeat,advance,complete,fail,release}: reports about attempts."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ class ReportEndpoints:
         return partial(self._reports.heartbeat, proof, progress=progress, timings=timings)
 
     def _lease(self, answer: ExtendedLease | BaseException) -> dict[str, Any]:
-        """Return the answer for one of several leases. Raise an error that is not about this lease."""
+        """Return the answer for one of several leases. Raise an error that concerns all leases."""
         if isinstance(answer, InvalidLeaseToken | AttemptRefused):
             return {"ok": False, "code": refusal_code(answer)}
         if isinstance(answer, BaseException):
@@ -113,7 +113,7 @@ class ReportEndpoints:
             "result": result.others(*_RESULT_FIELDS) or None,
         }
         fields.check()
-        # Bigger results are artifacts, and belong into the storage.
+        # A worker must upload a larger result to the storage, as an artifact.
         if len(json.dumps({"outputs": outputs, **known})) > MAX_RESULT:
             raise Refused(ProblemCode.REQUEST_TOO_LARGE, f"`result` may take at most {MAX_RESULT} bytes")
         return _ended(
@@ -146,19 +146,19 @@ class ReportEndpoints:
         return _ended(await asyncio.wrap_future(released))
 
     async def _release_claim(self, stored_id: str) -> Answer:
-        """Release all jobs that a claim got. Its wait ends first, so that it gets no job afterwards."""
+        """Release all jobs that a claim got. End the claim's wait first, so that it gets no further jobs."""
         for busy in self._workers.desk.end_claim(stored_id):
             await asyncio.gather(asyncio.wrap_future(_shielded(busy.jobs)), return_exceptions=True)
         keys = await self._pool.run(partial(self._inbox.held_by, stored_id))
         ends = [asyncio.wrap_future(self._reports.give_back(key)) for key in keys]
         for end in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(end, BaseException) and not isinstance(end, AttemptRefused):
-                raise end  # a refused attempt has ended meanwhile
+                raise end  # `AttemptRefused` is no error here: the attempt has ended already
         return {"ok": True, "ack": True, "requeued": bool(keys)}
 
 
 def _shielded(answer: "Future[Any]") -> "Future[None]":
-    """Return a future that may be canceled without harm to `answer`, and ends with it."""
+    """Return a future that ends when `answer` ends. A cancel of this future does not cancel `answer`."""
     ended: Future[None] = Future()
 
     def end(_: "Future[Any]") -> None:
@@ -178,16 +178,16 @@ def _progress(fields: RequestFields) -> tuple[ProgressFigures | None, dict[str, 
 
 
 def _check_lease(fields: RequestFields) -> None:
-    """Check the types of the fields of one lease, which are not needed in this form of the call."""
+    """Check only the types of a lease's fields, because some forms of the calls do not need these fields."""
     fields.optional_text("job_id")
     fields.optional_text("attempt_id")
     fields.optional_text("lease_token", longest=LONGEST_TOKEN)
 
 
 def _check_message(fields: RequestFields) -> None:
-    """Check the types of `stream` and `message_id`. The lease token decides, so they are not compared.
+    """Check only the types of `stream` and `message_id`, because the lease token identifies the claim.
 
-    The contract also knows `stream: {name, message_id}`.
+    The contract also allows an object, `stream: {name, message_id}`.
     """
     if isinstance(fields.raw("stream"), dict):
         fields.inner("stream").optional_text("name")

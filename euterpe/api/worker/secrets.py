@@ -1,4 +1,4 @@
-"""POST /internal/worker/{credentials,refresh,rival}: the secrets of a leased job, and its rivals."""
+"""POST /internal/worker/{credentials,refresh,rival}: the secrets and the rivals of a leased job."""
 
 import asyncio
 from base64 import b64encode

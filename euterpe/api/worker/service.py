@@ -15,7 +15,7 @@ from euterpe.net.policy import EgressPolicy
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 
-# A call of a requester's refresh_url takes up to 10 s, and holds a thread.
+# A call to a requester's refresh_url occupies a thread for up to 10 s.
 _REFRESH_THREADS, _MOST_REFRESHES = 8, 1_000
 
 

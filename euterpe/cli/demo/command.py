@@ -79,7 +79,7 @@ def _new_folder(folder: Path | None) -> Path:
 
 
 def _settings(folder: Path, collector: Collector) -> Settings:
-    """Return the settings of a separate installation in `folder`. They override the environment."""
+    """Return the settings of a separate installation in `folder`. These settings override the environment."""
     (folder / "work").mkdir()
     return load(
         database_url=f"sqlite:///{folder / 'euterpe.db'}",

@@ -15,7 +15,7 @@ class CheckResult:
     check: str
     ok: bool
     detail: str  # for a failure, also how to fix it
-    is_warning: bool = False  # Euterpe runs in spite of this problem
+    is_warning: bool = False  # Euterpe runs despite this problem
 
     @property
     def verdict(self) -> str:
@@ -25,7 +25,10 @@ class CheckResult:
 
 
 def check(name: str, step: Callable[[], str]) -> CheckResult:
-    """Return the result of a check, which returns what it found, or raises with how to fix it."""
+    """Run a check and return its result.
+
+    `step` returns what it found, or raises an error that says how to fix the problem.
+    """
     try:
         return CheckResult(name, True, step())
     except EuterpeError as error:

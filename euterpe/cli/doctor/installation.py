@@ -1,4 +1,4 @@
-"""The checks of an installation with a database: also Java, profiles, keys, schema and stored data."""
+"""The checks of an installation with a database, including Java, profiles, keys, schema and stored data."""
 
 import sqlite3
 import stat

@@ -1,4 +1,4 @@
-"""The checks of a remote worker: its machine, its server, its key, and the versions of both."""
+"""The checks of a remote worker: its machine, its server, its key, and the versions of worker and server."""
 
 import json
 from collections.abc import Iterator
