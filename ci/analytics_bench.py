@@ -59,8 +59,8 @@ class Sizes:
     rounds: int
 
 
-# A job has 5.2 events on average. The whole run has 5 million events in the database, 1 million and 10
-# million events in the two lakes of the marts, and 10,000 new events.
+# A job has 5.2 events on average. In the whole run, the database has 5 million events, the two lakes of the
+# marts have 1 million and 10 million events, and 10,000 events are new.
 WHOLE = Sizes(960_000, 193_000, 1_930_000, 1_930, 3)
 QUICK = Sizes(5_000, 2_000, 8_000, 200, 1)
 
@@ -105,7 +105,7 @@ class IngestBench:
     sizes: Sizes
 
     def whole(self) -> list[Figure]:
-        """Measure the ingest of the whole database into an empty lake. Keep the last lake for `bits`."""
+        """Measure the ingest of the whole database into an empty lake. `bits` uses the last lake."""
         found = []
         ingest(self.session, Lake(self.root / "warm"), self.url)  # warm-up: Spark compiles on the first run
         for _ in range(self.sizes.rounds):
@@ -184,7 +184,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
 
 
 def _apart(what: str, lake: Path) -> dict[str, float]:
-    """Run a measurement in a separate process, so that its peak memory includes no other work."""
+    """Run a measurement in a separate process, so that no other work adds to the measured peak memory."""
     command = [sys.executable, "-m", "ci.analytics_bench", what, str(lake)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])

@@ -31,7 +31,7 @@ def diagram(edges: Mapping[_State, Set[_State]], begins: Iterable[_State]) -> st
     """Return a state machine as a mermaid diagram. A state without outgoing edges gets an edge to the end."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in begins)]
     for source, targets in edges.items():
-        # Use the order of the states, because a set has no order.
+        # List the targets in the order of the states, because a set has no order.
         lines += [f"    {source} --> {target}" for target in edges if target in targets]
         if not targets:
             lines.append(f"    {source} --> [*]")

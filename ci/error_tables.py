@@ -30,7 +30,7 @@ def job_errors() -> str:
 
 
 def release_reasons() -> str:
-    """Return the table of the codes that release the job, at first or always."""
+    """Return the table of the codes that release a job, either always or up to a limit."""
     reasons = (code for code in ErrorCode if is_release_reason(code))
     rows = ((f"`{code}`", code.summary, _bound(code), code.advice) for code in reasons)
     return table(("code", "when", "how often", "what to do"), rows)

@@ -48,7 +48,7 @@ class Arrival:
 def waits_ms(url: str, arrivals: Sequence[Arrival], *, slots: int, job_ms: int) -> dict[str, list[int]]:
     """Return the waits of jobs by requester.
 
-    The simulation ends when all jobs of the requester of the last arrival have started.
+    The simulation ends when the requester of the last arrival has no job that still waits.
     """
     clock = SettableClock()
     with Store(url, _RING, clock=clock, sweep_every_ms=0) as store:
@@ -58,7 +58,7 @@ def waits_ms(url: str, arrivals: Sequence[Arrival], *, slots: int, job_ms: int) 
 def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 20_000) -> float:
     """Return the median wait of a small requester's jobs while a large requester has a backlog.
 
-    The wait is a multiple of a job's duration.
+    The wait is expressed as a multiple of a job's duration.
     """
     end = backlog * job_ms // slots * 3 // 4
     small = [Arrival(at, "small") for at in range(job_ms * 2, end, max(job_ms * 2, end // 50))]
@@ -94,7 +94,7 @@ class Rates:
 
 
 def rates(url: str, *, jobs: int, requesters: int, rounds: int = 7) -> tuple[Rates, Rates]:
-    """Return the median rates with fair shares and without fair shares. Each round measures both."""
+    """Return the median rates with and without fair shares. Each round measures both rates."""
     found = [[_rates(url, shares, jobs, requesters) for shares in (None, _FirstCome)] for _ in range(rounds)]
     fair, first_come = (
         Rates(statistics.median(one.enqueued for one in same), statistics.median(one.claimed for one in same))

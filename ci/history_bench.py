@@ -1,4 +1,7 @@
-"""Measure whether a large history makes claims slower. Claim in turn from a small and a large database."""
+"""Measure whether a large history makes claims slower.
+
+The claims alternate between a small and a large database.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def _store(url: str) -> Iterator[Store]:
 
 
 def measure(small: str, large: str, *, finished: int) -> dict[str, float]:
-    """Return p50 and p99, in milliseconds, of claims of one row, for inbox and outbox of both databases."""
+    """Return the p50 and p99 of the time of a one-row claim in ms, for inbox and outbox of both databases."""
     with _store(small) as few, _store(large) as many:
         add_history(few.database, finished=0, waiting=SMALL)
         add_history(many.database, finished=finished, waiting=BACKLOG)

@@ -1,4 +1,4 @@
-"""Run the media part of ci/bench. The arguments select parts; the page is written only if all parts run."""
+"""Run the media part of ci/bench. The arguments select parts. The page is written only if all parts run."""
 
 from __future__ import annotations
 

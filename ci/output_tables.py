@@ -1,4 +1,4 @@
-"""Tables of docs/integrate.md: the profiles, and the fields of outputs with their defaults."""
+"""Generate the tables of docs/integrate.md: the profiles, and the fields of outputs with their defaults."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,10 @@ def picture_fields() -> str:
 def _rows(
     model: type[BaseModel], before: str = "", only: Sequence[str] | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield name, default and meaning of the model's own fields, or of `only` these fields."""
+    """Yield the name, the default and the meaning of each field of the model.
+
+    With `only`, yield only these fields. Without it, leave out the fields that are common to all outputs.
+    """
     common = ("name", "type", *_COMMON)
     for name, field in model.model_fields.items():
         if (name in only) if only is not None else (name not in common):

@@ -33,8 +33,8 @@ from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
-# The numbers of worker processes. SQLite allows only one writer. On a machine with two cores, Postgres is
-# fastest with three worker processes.
+# The number of worker processes by engine. SQLite allows only one writer. On a machine with two cores,
+# Postgres is fastest with three worker processes.
 CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
 # A job with a webhook URL has pending events. No dispatcher runs, so this URL is never called.
@@ -44,7 +44,7 @@ Figures = dict[str, Any]
 
 
 class Databases:
-    """A source of empty databases, on one Postgres server or as SQLite files. `stop` ends the server."""
+    """A factory of empty databases, on one Postgres server or as SQLite files. `stop` ends the server."""
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)  # the server runs as another user

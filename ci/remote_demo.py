@@ -1,6 +1,8 @@
-"""Demonstrate a remote worker in two processes: API and dispatcher in this one, the worker in another.
+"""Demonstrate a remote worker.
 
-The worker has a URL and a key, and no database. Source and output are in S3, and no media passes the API.
+This process runs the API and the dispatcher. A second process runs the worker. The worker has the URL of the
+API and a key, but no access to the database. Source and output are in S3, and no media passes through the
+API.
 """
 
 from __future__ import annotations

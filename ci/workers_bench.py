@@ -1,6 +1,7 @@
-"""Run the part of ci/bench for remote workers. The arguments select parts; all parts write the page.
+"""Run the part of ci/bench for remote workers.
 
-With `--quick` a small fleet runs for seconds, which checks the bench itself.
+The arguments select parts. The page is written only if all parts run. With `--quick`, a small fleet runs for
+a few seconds, to check the benchmark itself.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from euterpe.store.engine.wakeup import Listener
 
 
 class BreakingListener:
-    """A listener of which one `wait` raises: the first, or the first after `may_break` is set."""
+    """A listener that raises in one `wait`: in the first, or in the first after `may_break` is set."""
 
     def __init__(self, listener: Listener, may_break: threading.Event | None = None) -> None:
         self._listener, self._may_break, self.broke = listener, may_break, threading.Event()

@@ -82,7 +82,7 @@ def ring() -> LocalKeyRing:
 
 @pytest.fixture
 def store(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Store]:
-    """Yield a store on a settable clock. It sweeps before every claim, so that the claim finds due rows."""
+    """Yield a store on a settable clock. The store sweeps before every claim, so a claim finds due rows."""
     with Store(url, ring, clock=clock, sweep_every_ms=0) as opened:
         yield opened
 

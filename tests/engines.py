@@ -20,8 +20,8 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
-# Without an interval, sqld 0.24 checkpoints within a COMMIT and may then drop a waiting writer from its
-# queue. All writers block for five seconds, and the server aborts the transaction of the next writer.
+# Without an interval, sqld 0.24 checkpoints within a COMMIT and may lose a waiting writer from its queue.
+# Then all writers block for five seconds, and the server aborts the transaction of the next writer.
 _NO_AUTOCHECKPOINT = ("--checkpoint-interval-s", "3600")
 
 
@@ -44,9 +44,9 @@ class Sqlite:
 
 
 class Postgres:
-    """The Postgres server of a wheel.
+    """A Postgres server from a Python wheel.
 
-    Tests share one database and empty it: a copy would need a checkpoint.
+    All tests share one database and empty it, because a new copy for each test would need a checkpoint.
     """
 
     def __init__(self, _: Path) -> None:

@@ -17,7 +17,7 @@ TIMEOUT_S = 30.0
 
 
 class _ThreadConnections(threading.local):
-    """The connections of this thread, by weak references."""
+    """Weak references to the connections of this thread."""
 
     def __init__(self) -> None:
         self.all: WeakSet[sa.Connection] = WeakSet()
@@ -76,7 +76,7 @@ class WatchedKeyProvider:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold up each call that is made during the block until the block ends."""
+        """Delay all calls that begin during the block until the end of the block."""
         self._hold(True)
         try:
             yield
@@ -110,7 +110,7 @@ class WatchedKeyProvider:
 
 
 class CheckedKeyRing(LocalKeyRing):
-    """A local ring that checks its callers, so that every test with the fixture `ring` enforces the rule."""
+    """A local ring that applies `check_caller` in every test with the fixture `ring`."""
 
     @property
     def active_id(self) -> str:

@@ -32,7 +32,7 @@ def run_node(
     cwd: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Run a script to its end and return its standard output. Fail with its errors if it fails.
+    """Run a script to its end and return its standard output. If it fails, raise an error with its stderr.
 
     An `import` ignores NODE_PATH, so a script that imports packages must be in a folder with a link to
     NODE_MODULES.

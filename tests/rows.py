@@ -1,4 +1,4 @@
-"""Rows as the store returns them."""
+"""Rows of the classes that the store returns."""
 
 import dataclasses
 from collections.abc import Callable

@@ -204,7 +204,7 @@ def test_the_extras_are_those_of_the_package() -> None:
 
 @every_page
 def test_every_install_line_names_extras_of_this_distribution(page: Path) -> None:
-    """The package index has another project by the name `euterpe`."""
+    """On the package index, the name `euterpe` belongs to another project."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for line in re.findall(r"\bpip install\s+([^`#\n]+)", page.read_text()):
         (wanted,) = [word for word in shlex.split(line) if not word.startswith("-")]
@@ -217,7 +217,7 @@ def test_every_install_line_names_extras_of_this_distribution(page: Path) -> Non
 
 
 def own_fields(model: type[BaseModel]) -> list[str]:
-    """Return the names of a type's own fields, which are not common to all outputs with pictures."""
+    """Return the names of the fields that this type of output adds to the fields of `PictureOutput`."""
     return [name for name in model.model_fields if name not in PictureOutput.model_fields]
 
 

@@ -33,7 +33,7 @@ class Log:
         self.emitted.set()
 
     def write(self, count: int, event: str = "request", level: int = logging.INFO, **line: object) -> int:
-        """Write `count` lines. Return how many of them were logged."""
+        """Write `count` lines. Return the number of lines that passed the rate limit."""
         record = logging.makeLogRecord({"name": "x", "levelno": level, "msg": {"event": event, **line}})
         return sum(bool(self.budget.filter(record)) for _ in range(count))
 

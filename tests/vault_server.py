@@ -43,7 +43,7 @@ class VaultServer:
         self.issue_token("first")
         self.keys: dict[int, AESGCM] = {}
         self.min_decryption_version = 1
-        self.ignores_associated_data = False  # as Vault did before 1.13
+        self.ignores_associated_data = False  # True: as in Vault before 1.13
         self.is_sealed = False
         self.answers: list[Answer] = []  # sent instead of the next answers
         self.calls: list[str] = []
@@ -99,7 +99,7 @@ class VaultServer:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold up every answer until the block ends."""
+        """Delay every answer until the block ends."""
         with self._changed:
             self._is_held = True
         try:

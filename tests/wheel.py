@@ -46,7 +46,7 @@ def _tops(name: str) -> Iterator[Path]:
 
 
 def _required(name: str, extra: str = "") -> Iterator[str]:
-    """Yield the names of the distributions that this one requires on this Python, directly or indirectly."""
+    """Yield the names of all direct and indirect requirements of this distribution on this Python."""
     for line in distribution(name).requires or ():
         requirement = Requirement(line)
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):

@@ -1,4 +1,4 @@
-"""Compare a copy of the streams of a film with `ffmpeg -c copy`."""
+"""Compare a worker's stream copy of a film with the command `ffmpeg -c copy`."""
 
 from __future__ import annotations
 

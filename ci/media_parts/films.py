@@ -1,4 +1,4 @@
-"""The films of `ci/bench media`. Each is generated on its first use and kept in .venv/media_bench."""
+"""The films of `ci/bench media`. Each film is generated on its first use and kept in .venv/media_bench."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from ci.media_parts.measuring import FFMPEG, QUIET, run
 
 _FOLDER = Path(__file__).parents[2] / ".venv" / "media_bench"
-# Grain makes the encoder work as it does on a film from a camera. Without it, testsrc2 is mostly flat.
+# Grain makes the film as hard to encode as a film from a camera. The pictures of testsrc2 are mostly flat.
 _GRAIN = "noise=alls=6:allf=t"
 _X264 = "-c:v libx264 -preset ultrafast -crf 26 -g 50 -pix_fmt yuv420p"
 _HDR = "format=yuv420p10le,setparams=color_primaries=bt2020:color_trc=smpte2084:colorspace=bt2020nc:range=tv"

@@ -1,4 +1,4 @@
-"""Measure whole jobs: from S3 to S3, on a slow store, many short clips, and the worker's own time."""
+"""Measure jobs from S3 to S3, jobs on a slow store, jobs for short clips, and the worker's own CPU time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def measure_clips(_: Product) -> list[Figure]:
 
 
 def measure_reports(_: Product) -> list[Figure]:
-    """Measure the worker's own processor time while ffmpeg encodes: progress, leases and everything else."""
+    """Measure the processor time that the worker itself uses while ffmpeg encodes."""
     with ExitStack() as ended:
         url = f"sqlite:///{ended.enter_context(tempfile.TemporaryDirectory())}/bench.db"
         installation, place = ended.enter_context(installed(url)), ended.enter_context(temporary_folder())

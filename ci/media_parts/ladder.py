@@ -10,7 +10,7 @@ from euterpe.bench.figures import Figure
 from euterpe.domain.outputs import OutputSpec
 
 HEIGHTS = (1080, 720, 480, 360)
-# The caps of docs/media.md for these rungs, in kbit/s.
+# The maximum bit rates of these rungs in docs/media.md, in kbit/s.
 _CAPS = (6000, 3401, 1929, 1289)
 _SECONDS, _ROUNDS, _GRID_S, _FPS = 12, 2, 4, 25
 

@@ -43,7 +43,7 @@ class Used:
 
 
 def output(**fields: object) -> OutputSpec:
-    """Return an output of a request."""
+    """Return the parsed output of a request whose only output has these fields."""
     places = {"source": {"url": "s3://media/film"}, "output": {"url": "s3://media/made/"}}
     (made,) = resolve_outputs(parse_spec({**places, "outputs": [fields]}))
     return made
@@ -68,7 +68,7 @@ def run(command: Sequence[str | Path], cwd: Path) -> Used:
 
 @dataclass(frozen=True)
 class Made:
-    """The seconds of all the worker's steps together, and those of the encode."""
+    """The seconds of all steps together and of the encode alone, the plan, and the verified files."""
 
     whole: Used
     encode: Used
@@ -77,7 +77,7 @@ class Made:
 
 
 class Product:
-    """The steps of a worker in this process: probe, plan, encode, package and verify."""
+    """A runner of the worker's steps in this process: probe, plan, encode, package and verify."""
 
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
         self._sandbox, self._folder = sandbox, folder
@@ -88,7 +88,7 @@ class Product:
             return plan(outputs, self._sandbox.probe(file.fileno()), threads=threads)
 
     def make(self, source: Path, outputs: Sequence[OutputSpec]) -> Made:
-        """Make the outputs and remove them again."""
+        """Make and verify the outputs, and delete them. Return the measured seconds."""
         with self._scratch() as folder, source.open("rb") as file:
             began, before = time.perf_counter(), self._cpu()
             planned = plan(outputs, self._sandbox.probe(file.fileno()), threads=THREADS)
@@ -134,7 +134,7 @@ class Product:
 
 @contextmanager
 def product() -> Iterator[Product]:
-    """Yield the worker's steps, with a new sandbox and a temporary folder."""
+    """Yield a `Product` with a new sandbox and a temporary folder."""
     folder = Path(tempfile.mkdtemp(prefix="euterpe-bench-"))
     try:
         with Sandbox(FFMPEG) as sandbox:
@@ -144,5 +144,5 @@ def product() -> Iterator[Product]:
 
 
 def in_turns(rounds: int, *measures: Callable[[], Used]) -> list[tuple[Used, ...]]:
-    """Run the measures in turns, so that a slow minute of the machine affects all of them equally."""
+    """Call the measures alternately, so that a slow minute of the machine affects all of them equally."""
     return [tuple(measure() for measure in measures) for _ in range(rounds)]

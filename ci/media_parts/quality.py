@@ -1,4 +1,4 @@
-"""Measure what VMAF inside the encode costs, and a search for a target quality, and how right it is."""
+"""Measure the cost of VMAF during an encode, and the cost and the error of a search for a target quality."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ci.media_parts.measuring import Made, Product, output
 from euterpe.bench.figures import BenchFailed, Figure
 
 _SECONDS, _ROUNDS = 12, 2
-# Below 150 s, the samples of at least 3 s are more than 2 % of the film.
+# The samples of a search last 3 s or more in total. Below 150 s, they would be more than 2 % of the film.
 _SEARCHED_SECONDS, _TARGET = 180, 90.0
 
 

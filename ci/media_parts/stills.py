@@ -1,4 +1,4 @@
-"""Measure pictures of an hour of film, which a worker finds by seeks."""
+"""Measure posters and sprites of a film of one hour, in which a worker seeks to the pictures."""
 
 from __future__ import annotations
 

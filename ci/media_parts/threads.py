@@ -1,4 +1,4 @@
-"""Measure what the same bytes cost in HEVC and AV1 with capped rates: an option of each encoder."""
+"""Measure the cost of the options that make HEVC and AV1 independent of the number of threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from euterpe.bench.bare_ffmpeg import bare_command
 from euterpe.bench.figures import Figure
 
 _SECONDS, _ROUNDS = 8, 2
-# The option of each encoder that makes the same bytes with a capped rate.
+# With this option and a capped rate, the encoder writes the same bytes for any number of threads.
 _SAME_BYTES = {"hevc": ":const-vbv=1", "av1": ":lp=1"}
 
 

@@ -1,4 +1,4 @@
-"""Measure claims of a simulated fleet: their latency and cost, and the same with two API processes."""
+"""Measure the latency and the cost of claims of a simulated fleet, with one and with two API processes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ci.workers_parts.usage import Usage, claims_in, percentile
 from euterpe.bench.figures import BenchFailed, Figure
 
 _IDLE_PER_SECOND, _IDLE_JOB_S = 10.0, 0.5
-# Jobs of 6 s, with 1,000 workers and 100 jobs a second. One job in ten has a heartbeat.
+# The share of workers that are busy. With 1,000 workers and 100 jobs a second, a job takes 6 s on average.
+# About one job in ten takes long enough for a heartbeat.
 _BUSY_SHARE = 0.6
-_SETTLING_S = 2.0  # the first claims of all workers, and the statistics of their sessions
+_SETTLING_S = 2.0  # for the first claims of all workers, and the statistics of their database sessions
 _SPARE_S = 60.0  # a measurement that takes this much longer than planned fails
 
 
@@ -34,7 +35,7 @@ class _Plan:
 class _Run:
     used: Usage
     waits_ms: list[float]
-    busy: int  # workers at the end
+    busy: int  # the number of busy workers at the end
 
 
 def measure_idle(databases: Databases, sizes: Sizes) -> list[Figure]:
@@ -100,7 +101,7 @@ def measure_busy(databases: Databases, sizes: Sizes) -> list[Figure]:
 
 
 def measure_waiting(databases: Databases, sizes: Sizes) -> list[Figure]:
-    """Count the claims, and what they cost, while all workers wait and no job comes."""
+    """Measure the number and the cost of claims while all workers wait and no job is enqueued."""
     with deployed(databases, logs_statements=True) as one:
         fleet = one.fleet(workers=sizes.workers, job_s=_IDLE_JOB_S)
 

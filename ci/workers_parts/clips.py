@@ -28,11 +28,11 @@ def measure_clips(databases: Databases, sizes: Sizes) -> list[Figure]:
         bench = ended.enter_context(transcode_bench(installation, place))
         with installation.open() as store:
             key = store.requesters.create("bench-worker", [Scope.WORKER]).api_key
-        # The API also runs while the local worker works, so that both have the same machine.
+        # The API also runs during the turns of the local worker, so that both workers have equal conditions.
         api = ended.enter_context(installation.running("api", "--port", "0"))
         remote = {"EUTERPE_SERVER": api.address(), "EUTERPE_API_KEY": key}
         seconds = {"local": 0.0, "remote": 0.0}
-        # In this order, a machine that gets slower in the meantime affects both equally.
+        # In this order, a machine that becomes slower over time affects both workers equally.
         for kind in ("local", "remote", "remote", "local"):
             more = remote if kind == "remote" else {}
             seconds[kind] += sizes.clips / bench.run_many(sizes.clips, slots, most_s=_LONGEST_TURN_S, **more)

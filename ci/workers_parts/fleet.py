@@ -1,6 +1,7 @@
-"""Simulated workers in one process: raw calls of the contract, and a drawn time instead of the work.
+"""Simulated workers in one process, which send the calls of the contract and wait instead of working.
 
-Each worker has one slot. It knows only claim, heartbeat and complete, as a third-party worker.
+The length of each wait is drawn at random. Each worker has one slot. Like a third-party worker, it sends only
+claim, heartbeat and complete.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from euterpe.runtime.retry import jittered
 from euterpe.store.store import Store
 
 BEAT_S = 15.0
-_POLL_MS = 25_000  # as our own worker
+_POLL_MS = 25_000  # the same wait as in Euterpe's own worker
 _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
@@ -31,12 +32,12 @@ T = TypeVar("T")
 
 class Failure(NamedTuple):
     at: float  # time.monotonic()
-    is_5xx: bool  # otherwise the connection failed
+    is_5xx: bool  # if False, the connection failed
 
 
 @dataclass
 class Tally:
-    """What all workers of a fleet have seen so far."""
+    """The answers, claims and failures that all workers of a fleet have recorded so far."""
 
     answered: Counter[str] = field(default_factory=Counter)  # by call
     claimed_at: dict[str, float] = field(default_factory=dict)  # time.perf_counter(), by job
@@ -65,7 +66,7 @@ class SimulatedWorker:
 
     @property
     def is_away(self) -> bool:
-        """Return whether the last request failed, and its repetition has not reached the server yet."""
+        """Return whether the last request failed and the worker has not reached a server since then."""
         return self._has_failed and not self._connection.is_open
 
     async def work(self) -> None:
@@ -101,7 +102,10 @@ class SimulatedWorker:
         await self._call("complete", {**lease, **message, "result": {"outputs": [], "timings": {}}})
 
     async def _call(self, name: str, values: Mapping[str, Any]) -> Answer:
-        """Send a request until it is answered. Raise `BenchFailed` if it is refused."""
+        """Repeat a request until it is answered with 200.
+
+        Raise `BenchFailed` for an error status below 500.
+        """
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
@@ -124,10 +128,10 @@ class SimulatedWorker:
 
 
 class Fleet:
-    """Workers that share the servers evenly.
+    """Simulated workers, distributed evenly over the API servers.
 
-    The length of a job is exponential, with a mean of `job_s`. A failed call is repeated after a random part
-    of a pause that doubles up to `longest_pause_s`.
+    The length of a job has an exponential distribution with the mean `job_s`. A failed call is repeated after
+    a random part of a pause. The pause doubles with each failure, up to `longest_pause_s`.
     """
 
     def __init__(
@@ -159,9 +163,9 @@ class Fleet:
         return sum(worker.is_busy for worker in self._workers)
 
     async def run(self, scenario: Callable[[], Awaitable[T]], *, most_s: float) -> T:
-        """Connect all workers, and let them work until the scenario ends.
+        """Connect all workers, run the scenario while they work, and return its result.
 
-        Raise `BenchFailed` if this takes longer than `most_s`.
+        Raise `BenchFailed` if the scenario has not ended after `most_s`.
         """
         try:
             async with asyncio.timeout(most_s), asyncio.TaskGroup() as group:
@@ -182,7 +186,7 @@ class Fleet:
 
 
 class Enqueuer:
-    """Enqueue jobs at random times, at a mean rate, whether or not earlier ones are claimed."""
+    """A producer that enqueues jobs at random times. It does not wait until earlier jobs are claimed."""
 
     def __init__(self, store: Store, spec: JobSpec, requester_id: str) -> None:
         self._store, self._spec, self._requester_id = store, spec, requester_id
@@ -190,7 +194,7 @@ class Enqueuer:
         self.enqueued_at: dict[str, float] = {}  # time.perf_counter() of the call, by job
 
     async def run(self, per_second: float, seconds: float) -> None:
-        """Enqueue for this long, and return when all jobs are committed."""
+        """Enqueue jobs at this mean rate for this time. Return when all of them are committed."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         until = now + seconds
@@ -205,7 +209,7 @@ class Enqueuer:
         self.enqueued_at[accepted.job_id] = began
 
     async def waits_ms(self, tally: Tally, *, since: float = 0.0) -> list[float]:
-        """Return the time from the enqueue to the answer of the claim, of all jobs enqueued after `since`.
+        """Return, for each job that was enqueued after `since`, the time from its enqueue to its claim.
 
         Wait until all these jobs are claimed.
         """

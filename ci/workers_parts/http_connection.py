@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
 
 class HttpConnection:
-    """A connection that is opened by its first request, and again after it was lost."""
+    """A connection that the first request opens. If it is lost, the next request opens a new connection."""
 
     def __init__(self, address: tuple[str, int], api_key: str) -> None:
         self._address = address
@@ -34,12 +34,12 @@ class HttpConnection:
 
     @property
     def is_open(self) -> bool:
-        """Return whether there is a connection that the server has not ended."""
+        """Return whether a connection is open and the server has not closed it."""
         reader = self._streams and self._streams[0]
         return reader is not None and not reader.at_eof() and reader.exception() is None
 
     async def post(self, path: str, values: Mapping[str, Any]) -> Answer:
-        """Return the answer. Raise `OSError` if the server cannot be reached or ends the connection."""
+        """Send a request and return the answer. Raise `OSError` if the connection fails."""
         try:
             reader, writer = await self._open()
             body = json.dumps(values)

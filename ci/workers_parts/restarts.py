@@ -1,4 +1,4 @@
-"""Measure how a fleet comes back after the API was stopped or killed, and was started again."""
+"""Measure how long a fleet takes to reconnect after a stop or a kill of the API and its restart."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from ci.workers_parts.sizes import Sizes
 from euterpe.bench.figures import Figure
 
 _JOB_S = 3.0
-# Our own workers come back within 30 s. These come within 2 s, which is harder for the new process.
+# Euterpe's own workers reconnect within 30 s. These workers reconnect within 2 s, which is a higher load for
+# the new process.
 _LONGEST_PAUSE_S = 2.0
-_PER_SECOND_OF_A_WORKER = 0.02  # 20 jobs a second of 1,000 workers
+_PER_SECOND_OF_A_WORKER = 0.02  # 1,000 workers get 20 jobs a second
 _BEFORE_S, _CALM_AFTER_S = 2.0, 5.0
 _LONGEST_RESTART_S = 30.0
 _ENDS = {"SIGTERM": signal.SIGTERM, "SIGKILL": signal.SIGKILL}
@@ -27,7 +28,7 @@ _ENDS = {"SIGTERM": signal.SIGTERM, "SIGKILL": signal.SIGKILL}
 
 @dataclass(frozen=True)
 class _Return:
-    """The start of the new process, and when the last worker had reached it (`time.monotonic()`)."""
+    """The times (`time.monotonic()`) at which the new process started and the last worker reached it."""
 
     started_at: float
     returned_at: float
@@ -52,7 +53,7 @@ def measure_restarts(databases: Databases, sizes: Sizes) -> list[Figure]:
 async def _restart(
     api: Api, number: signal.Signals, fleet: Fleet, enqueuer: Enqueuer, sizes: Sizes
 ) -> _Return:
-    """Restart the API while jobs come, and return when all of them are claimed."""
+    """Restart the API while jobs are enqueued. Return when all of these jobs are claimed."""
     per_second = _PER_SECOND_OF_A_WORKER * sizes.workers
     async with asyncio.TaskGroup() as group:
         arrivals = group.create_task(enqueuer.run(per_second, _LONGEST_RESTART_S + sizes.after_restart_s))

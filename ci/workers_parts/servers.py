@@ -1,4 +1,4 @@
-"""API processes on a new Postgres database, and readings of what they and the database use."""
+"""API processes on a new Postgres database, and counters of the CPU time and transactions of both."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _REQUEST = {
     "output": {"url": "s3://out/a/"},
     "profile": "h264-720p",
     "metadata": {"title": "bench"},
-    # The events of a job with a webhook are pending. No dispatcher runs, so this URL is never called.
+    # A job with a webhook URL has pending events. No dispatcher runs, so this URL is never called.
     "status_webhook_url": "https://requester.example/hook",
     "queue": QUEUE,
 }
-# Only a transaction that writes gets a number.
+# The second column counts the transactions that write, because Postgres numbers only those.
 _TRANSACTIONS = """
 SELECT xact_commit, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM pg_stat_database WHERE datname = %s
@@ -49,7 +49,7 @@ class Api:
         self.start()
 
     def start(self) -> None:
-        """Start the process, and return when it listens."""
+        """Start the process, and wait until it listens."""
         self._program = self._running.enter_context(
             self._installation.running("api", "--port", str(self.address[1]))
         )
@@ -67,11 +67,11 @@ class Api:
 
 @dataclass(frozen=True)
 class Postgres:
-    """A database of a server of this machine: its transactions, its log and the server's CPU time."""
+    """A database, and the transactions, the log and the CPU time of its server on this machine."""
 
     url: str
-    admin_url: str  # of another database, so that a reading does not count itself
-    pid: int  # of the server's first process
+    admin_url: str  # the URL of another database, so that a measurement does not count its own transactions
+    pid: int  # the first process of the server
     log: Path
 
     @property
@@ -79,9 +79,9 @@ class Postgres:
         return urlsplit(self.url).path.removeprefix("/")
 
     def transactions(self) -> tuple[int, int]:
-        """Return the number of commits, and the number of transactions of the server that have written.
+        """Return the number of commits in the database, and of transactions that wrote in the whole server.
 
-        Each busy session reports its commits at most a second late.
+        A busy session may report its commits up to a second late.
         """
         with psycopg.connect(self.admin_url, autocommit=True) as admin:
             found = admin.execute(_TRANSACTIONS, [self.name]).fetchone()
@@ -89,24 +89,24 @@ class Postgres:
         return int(commits), int(writes)
 
     def log_statements(self) -> None:
-        """Log all statements of later sessions."""
+        """Configure the database to log all statements of the sessions that begin after this call."""
         with psycopg.connect(self.admin_url, autocommit=True) as admin:
             admin.execute(f"ALTER DATABASE {self.name} SET log_statement = 'all'")
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of all processes of the server, also of those that have ended."""
+        """Return the CPU seconds of all processes of the server, including processes that have ended."""
         used = cpu_seconds(self.pid)
         for child in children(self.pid):
             try:
                 used += cpu_seconds(child)
-            except FileNotFoundError:  # it has ended, and is counted with its parent at the next reading
+            except FileNotFoundError:  # the process has ended, so the next call counts it with its parent
                 continue
         return used
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """API processes, their database, and a store in this process that enqueues."""
+    """API processes, their database, and a store with which this process enqueues jobs."""
 
     apis: list[Api]
     postgres: Postgres
@@ -128,7 +128,7 @@ class Deployment:
         return Enqueuer(self.store, spec(), self.requester_id)
 
     def usage(self, tally: Tally) -> Usage:
-        """Return a reading of all counters."""
+        """Return the present values of all counters."""
         transactions, writes = self.postgres.transactions()
         return Usage(
             seconds=time.perf_counter(),
@@ -149,7 +149,7 @@ def spec() -> JobSpec:
 
 @contextmanager
 def deployed(databases: Databases, *, apis: int = 1, logs_statements: bool = False) -> Iterator[Deployment]:
-    """Run API processes on a new database, which is dropped at the end."""
+    """Run API processes on a new database. Stop them and drop the database at the end."""
     with databases.postgres() as url, installed(url) as installation, ExitStack() as parts:
         postgres = Postgres(url, databases.admin_url, databases.pid, databases.log)
         if logs_statements:

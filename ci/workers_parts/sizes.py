@@ -1,4 +1,4 @@
-"""How many workers and jobs `ci/bench workers` simulates, and for how long."""
+"""The numbers of workers and jobs that `ci/bench workers` simulates, and the durations of its parts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     workers: int
-    per_second: float  # jobs of the busy fleet
+    per_second: float  # the rate of jobs for the busy fleet
     warm_up_s: float
     idle_s: float
     busy_s: float
     waiting_s: float
     after_restart_s: float
-    clips: int  # of each of four runs
+    clips: int  # the number of clips in each of the four runs
 
 
 WHOLE = Sizes(

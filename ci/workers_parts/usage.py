@@ -1,17 +1,17 @@
-"""What a fleet of workers uses in a stretch of time: CPU seconds, requests and transactions."""
+"""The CPU seconds, requests and transactions that a fleet of workers uses during a measurement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-# The contract of workers allows one transaction for this many heartbeats.
+# The contract with remote workers allows one transaction for this number of heartbeats.
 _BEATS_OF_A_TRANSACTION = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Counters that only rise. The difference of two readings is what was used between them."""
+    """Counters that only increase. The difference of two `Usage` values is the usage between their times."""
 
     seconds: float
     api_cpu: float
@@ -47,7 +47,7 @@ class Usage:
 
     @property
     def transactions_per_life(self) -> float:
-        """Return the transactions of a job, without one for each ten heartbeats."""
+        """Return the transactions per job, after subtracting one transaction for each ten heartbeats."""
         return (self.transactions - self.beats / _BEATS_OF_A_TRANSACTION) / self.ended
 
     @property
@@ -63,10 +63,11 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def claims_in(log: str) -> int:
-    """Return how often a claim looked for jobs, from the log of a Postgres server that logs all statements.
+    """Return the number of queries for claimable jobs in the log of a Postgres server.
 
-    An entry may have several lines: those after the first begin with a tab.
+    The server must log all statements.
+    A log entry may have several lines. All lines of an entry but the first begin with a tab.
     """
     entries = log.replace("\n\t", " ").splitlines()
-    # A claim also reads whether the queue is paused. A sweep does not.
+    # A sweep also locks rows with SKIP LOCKED, but only a claim reads whether the queue is paused.
     return sum("SKIP LOCKED" in entry and "paused_at" in entry for entry in entries)

@@ -1,4 +1,4 @@
-"""The declarations of tables: a column that several stages have unchanged is declared once."""
+"""The declarations of tables: a column that passes unchanged through several stages is declared once."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def test_a_name_that_no_source_has_is_an_error() -> None:
 
 
 def test_a_column_of_several_stages_is_declared_once() -> None:
-    """The columns that pass from the lake to the facts, and from there to the marts, are the same objects."""
+    """A column that passes from the lake to the facts, or from the facts to the marts, is the same object."""
     stages, passed = (HISTORY, FACTS, TABLES), 0
     for earlier, later in pairwise(stages):
         known = {column: column for table in earlier.values() for column in table.columns}

@@ -1,4 +1,7 @@
-"""The API service on the test's store. Only tests of the main calls run on every engine, others on SQLite."""
+"""The API service on the test's store.
+
+Tests of the main calls run on every engine. All other tests run on SQLite only.
+"""
 
 from collections.abc import Callable, Iterator
 

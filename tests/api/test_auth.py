@@ -212,7 +212,7 @@ def test_a_key_that_is_valid_no_longer_is_forgotten(keys: CountingKeys) -> None:
 
 
 def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -> None:
-    """The remaining threads stay free for requests from other addresses."""
+    """The other threads stay free for requests from other addresses."""
     started, may_end = threading.Semaphore(0), threading.Event()
 
     def authenticate(key: str) -> Principal:

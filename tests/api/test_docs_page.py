@@ -103,7 +103,7 @@ def test_the_viewer_shows_every_operation_and_loads_nothing_from_elsewhere(serve
             control = operations.nth(index).locator(".opblock-summary-control")
             control.click()
             expect(operations.nth(index).locator(".opblock-body")).to_be_visible()
-            control.click()  # each open operation makes the next click slower
+            control.click()  # close the operation again, because each open one makes the next click slower
         assert_clean(watched, served)
 
 

@@ -47,7 +47,7 @@ def test_the_plan_is_the_answer_and_no_job_is_stored(requester: Requester, dry_r
     assert (answer.status_code, answer.json()) == (200, PLAN)
     assert len(dry_run.specs) == 1
     assert requester.http.get("/transcode/jobs").json()["jobs"] == []
-    # The key of the dry run was not stored either.
+    # The dry run did not store its idempotency key either.
     job = requester.post(idempotency_key="one")
     assert job.status_code == 202
     assert "idempotent-replayed" not in job.headers

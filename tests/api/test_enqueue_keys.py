@@ -52,7 +52,7 @@ def test_the_api_answers_while_calls_wait_for_the_key_provider(
     other = served.requester("other")
     known = other.submit()
     with provider.held():
-        # There are more calls than threads. The calls that wait for keys may not occupy all threads.
+        # There are more calls than threads. Calls that wait for the key provider must not occupy all threads.
         posts = [callers.submit(requester.post, WITH_SECRETS) for _ in range(20)]
         puts = [callers.submit(put_credentials, other, known) for _ in range(2)]
         provider.wait_for_waiting(5)

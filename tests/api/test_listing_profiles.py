@@ -1,4 +1,4 @@
-"""GET /transcode/profiles: the profiles and their outputs, the operator's own among them."""
+"""GET /transcode/profiles: the built-in profiles and those of the operator, with their outputs."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_a_job_may_name_a_profile_of_the_operator(sqlite_store: Store) -> None:
         shown = requester.http.get("/transcode/profiles").json()["profiles"]
         assert [profile["name"] for profile in shown if not profile["built_in"]] == ["our-own"]
         job_id = requester.submit(profile="our-own")
-    # A worker, and an API without this profile, read the outputs from the job.
+    # The job contains the outputs, so a worker or an API without this profile can read them.
     stored = sqlite_store.jobs.get(job_id).spec
     assert stored["profile"] == "our-own"
     assert join_secrets(json.loads(json.dumps(stored)), None).outputs == profiles["our-own"].outputs

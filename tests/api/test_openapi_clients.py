@@ -1,4 +1,4 @@
-"""Clients that public generators make from the OpenAPI document compile, and submit a job."""
+"""Public generators make clients from the OpenAPI document. These clients compile, and can submit a job."""
 
 import json
 import subprocess

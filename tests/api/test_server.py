@@ -92,6 +92,7 @@ def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_
     server.start()
     requester = Requester(sqlite_store, server.url, "studio")
     with requester.http as http, http.stream("GET", f"/transcode/{requester.submit()}/events"):
-        for _ in range(3):  # before the stream, its first page, the unsent page
+        # The reads: one before the stream, one of its first page, and one of the page that is not sent.
+        for _ in range(3):
             reads.acquire()
         server.stop()

@@ -59,7 +59,8 @@ def server(recorder: Recorder) -> Iterator[ApiServer]:
 def exchange(server: ApiServer, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
     """Send the pieces and return all answers up to the end of the connection.
 
-    The server may answer and close the connection before the last piece. Its answer can still be read.
+    The server may answer and close the connection before the last piece is sent. The answer can still be
+    read.
     """
     host, _, port = server.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:

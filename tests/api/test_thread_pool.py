@@ -122,13 +122,13 @@ def test_a_stopped_pool_leaves_no_caller_waiting(pool: StoreThreadPool) -> None:
         pool.stop()
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
-    # Whether a call ran before the stop depends on the threads, but every caller gets an answer.
+    # A call may or may not have run before the stop. In both cases, its caller gets an answer.
     ended = asyncio.run(stop())
     assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
 
 
 def test_a_thread_counts_until_it_ends_also_without_its_caller(pool: StoreThreadPool) -> None:
-    """Without this rule, a requester whose calls were cancelled got new threads, until it had all four."""
+    """If cancelled calls did not count, a requester that cancels its calls would get all four threads."""
     gate = Gate()
 
     async def leave() -> None:

@@ -26,8 +26,8 @@ database.execute("BEGIN IMMEDIATE")
 print(flush=True)
 sys.stdin.read()
 """
-# A write waits 2 s for the lock, and a client waits 30 s for its answer. If the writes of the 50 callers
-# below waited one after the other, they would take 100 s. Their test releases the lock after the last answer.
+# A write waits 2 s for the lock, and a client waits 30 s for its answer. If the writes of 50 callers waited
+# one after the other, they would take 100 s. The test releases the lock after the last answer.
 WRITE_WAIT_S, TIMEOUT_S = 2.0, 30.0
 
 

@@ -48,7 +48,7 @@ async def _running(scenario: Callable[[Watcher], Awaitable[None]], watcher: Watc
 
 
 async def wait_for_polls(versions: Versions, count: int = 2) -> None:
-    """Wait for `count` polls. The default is two, because the first poll may have begun before the call."""
+    """Wait for `count` polls. The default is two, because the first poll may have begun before this call."""
     for _ in range(count):
         await asyncio.to_thread(versions.polled.acquire)
 

@@ -48,7 +48,7 @@ def read(path: Path | str, piece_bytes: int = 1 << 22) -> list[Row]:
 
 
 def flaws(path: Path) -> dict[int, list[str]]:
-    """Return the messages about each line that has flaws."""
+    """Return the error messages of each invalid line, by line number."""
     return {
         row.line: [f"{'.'.join(map(str, flaw.loc))}: {flaw.msg}" for flaw in row.flaws]
         for row in read(path)

@@ -88,8 +88,8 @@ def test_a_line_has_a_greatest_length(folder: Path) -> None:
 
 @settings(max_examples=300)
 @given(st.text(alphabet='",\n\ra ', max_size=60), st.sampled_from(",;\t"))
-@example('\r,"\n"a\na\r\n', ",")  # at a bare \r, csv.reader fails and goes on at the next line
-@example('"";,"\r\n"\na\n"', ",")  # it also fails at text after a closing quote
+@example('\r,"\n"a\na\r\n', ",")  # csv.reader fails at a bare \r, and continues at the next line
+@example('"";,"\r\n"\na\n"', ",")  # csv.reader also fails at text after a closing quote
 @example('a,"\nb,c\n"\n', ";")
 @example('a,"\nb,c\n"\n', "\t")
 def test_wherever_a_csv_is_cut_the_same_rows_are_read(

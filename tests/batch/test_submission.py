@@ -36,7 +36,7 @@ Outcomes = dict[int, AcceptedRow | ClientError]
 def submitted(
     take: Callable[[Document, str], AcceptedRow], count: int, **options: Any
 ) -> tuple[ClientError | None, Outcomes]:
-    """Run a submission. Return the error that ended it, and the outcome of each row."""
+    """Run a submission. Return the error that ended the submission, and the outcome of each row."""
     outcomes: Outcomes = {}
 
     def record(request: Request, outcome: AcceptedRow | ClientError) -> None:
@@ -91,7 +91,7 @@ def test_a_refused_row_stops_no_other_row(client: BatchClient, server: Server) -
 
 
 def test_a_busy_service_is_retried_until_it_has_room(client: BatchClient, server: Server) -> None:
-    """A call of the client alone sends at most 6 requests. The submission then repeats the call."""
+    """One call of the client sends at most 6 requests, so the submission must repeat the call."""
     server.script(*[problem(429, "queue_full", headers=AT_ONCE)] * 20, Answer(202, job()))
     halt, outcomes = submitted(client.take, 1)
     assert (halt, len(server.requests)) == (None, 21)
@@ -133,7 +133,7 @@ def test_a_read_error_ends_the_submission() -> None:
 
 @pytest.mark.parametrize("moment", ["batch-0", "batch-1000"])
 def test_an_interrupt_stops_the_submission(moment: str) -> None:
-    """An interrupt also works while the threads start. It leaves no thread running."""
+    """An interrupt also works while the threads start. No thread runs after the interrupt."""
     endless = (Request(0, line, {}, f"batch-{line}") for line in itertools.count())
 
     def take(_document: Document, key: str) -> AcceptedRow:

@@ -87,7 +87,7 @@ def test_no_secret_goes_through_spark(folder: Path) -> None:
 
 
 def checked(pieces: Sequence[Any]) -> list[Any]:
-    """Return the rows that a Python process of Spark would return."""
+    """Return the rows that the check returns in a Python process of Spark."""
     numbers = pa.record_batch({"id": [*range(len(pieces))]})
     found = [row for batch in check(pieces, {}, b"salt", None, iter([numbers])) for row in batch.to_pylist()]
     assert [bool(row["errors"]) for row in found] == [False, True]

@@ -1,4 +1,4 @@
-"""Every failure of a command is one line on stderr and an exit code."""
+"""Every failed command prints one line on stderr and returns an exit code."""
 
 import errno
 import json

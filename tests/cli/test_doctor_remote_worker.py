@@ -1,4 +1,4 @@
-"""`euterpe doctor` for a remote worker, whose server takes the place of the database."""
+"""`euterpe doctor` for a remote worker: it checks the server instead of the database."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""The commands that serve, and SIGTERM."""
+"""The commands that serve, and their end at SIGTERM."""
 
 import subprocess
 import sys
 
-# In each round, the signal arrives at a different moment around the start of the wait.
+# In each round, the signal arrives at a different moment, shortly before or after the start of the wait.
 SIGNALS_AROUND_THE_START_OF_THE_WAIT = """
 import os, signal, threading
 from euterpe.cli.serve import _open_stop_pipe
@@ -30,6 +30,6 @@ sender.join()
 
 
 def test_a_signal_at_any_moment_of_the_wait_ends_it() -> None:
-    """With `threading.Event`, the wait ignored one in several thousand signals that came at its start."""
+    """With `threading.Event`, one in several thousand signals at the start of the wait was ignored."""
     command = [sys.executable, "-c", SIGNALS_AROUND_THE_START_OF_THE_WAIT]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0

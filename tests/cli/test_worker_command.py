@@ -1,4 +1,4 @@
-"""`euterpe worker --server`: a remote worker as a process, and its wrong settings."""
+"""`euterpe worker --server`: a remote worker as a process, and the errors for wrong settings."""
 
 from pathlib import Path
 

@@ -71,7 +71,7 @@ async def _made(url: str, api_key: str, on_outage: OnOutage | None, retry: Retry
 
 @pytest.fixture
 def retry() -> RetryPolicy:
-    """Return the retry policy of `client`. Tests parametrize it to have fewer retries."""
+    """Return the retry policy of `client`. A test can parametrize this fixture to reduce the retries."""
     return RetryPolicy()
 
 
@@ -79,7 +79,7 @@ def retry() -> RetryPolicy:
 def client(
     request: pytest.FixtureRequest, server: Server, api_key: str, outages: list[str], retry: RetryPolicy
 ) -> Iterator[Client]:
-    """Yield the synchronous and then the asynchronous client, so that each test runs with both."""
+    """Yield a client. Each test runs with the synchronous client and with the asynchronous client."""
     client = request.param(
         server.url, api_key, on_outage=lambda error: outages.append(error.code), retry=retry
     )

@@ -80,7 +80,7 @@ def test_an_event_that_comes_again_is_yielded_once(server: Server, client: Clien
 
 
 def test_a_stream_that_the_server_ends_early_is_opened_again(server: Server, client: Client) -> None:
-    """The service closes its streams when it restarts, and each stream after an hour."""
+    """The service closes all streams when it restarts, and closes each stream after an hour."""
     server.script(SseStream([HELLO, frame(1, "claimed")]), SseStream([HELLO, frame(2, "succeeded")]))
     assert sequences(client) == [1, 2]
 

@@ -114,7 +114,7 @@ def test_each_lease_has_its_own_answer() -> None:
     ids=["none", "one", "swapped", "not a flag"],
 )
 def test_a_heartbeat_answer_for_other_leases_is_unexpected(rows: list[object]) -> None:
-    """No job may count as held or lost by the answer to another job."""
+    """An answer about one job must not decide whether the lease of another job is held or lost."""
     with pytest.raises(UnexpectedAnswer):
         worker_answers.beaten(answer({"leases": rows}), BEATS)
 

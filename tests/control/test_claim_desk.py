@@ -16,13 +16,14 @@ from euterpe.store.store import Store
 from tests.store.attempts import release
 from tests.store.jobs import enqueue
 
-# The poll must not find what a test expects from a wake-up, and libSQL has no wake-ups.
+# With SELDOM, a poll cannot find the job before the wake-up does. OFTEN is for libSQL, which sends no
+# wake-ups.
 SELDOM, OFTEN = DeskTimings(poll_s=60.0), DeskTimings(poll_s=0.05)
 LONG_S = 30.0
 
 
 class Claims:
-    """The claims of a store. Counts the claims that found nothing, and fails or waits as a test requests."""
+    """The claims of a store. A test can make them fail or wait, and can count claims without jobs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -117,7 +118,7 @@ def test_of_2000_waiting_workers_one_gets_the_only_job(store: Store, claims: Cla
 
 
 def look(desk: ClaimDesk) -> None:
-    """Wait until the desk has served everything that came before."""
+    """Wait until the desk has served all earlier requests."""
     assert ids(desk.enter(request("looker"), waits=False)) == []
 
 
@@ -144,7 +145,7 @@ def test_a_claim_whose_attempts_have_ended_is_answered_without_jobs(store: Store
 
 
 def test_a_request_that_was_sent_twice_shares_its_answer(store: Store, claims: Claims) -> None:
-    """The two requests are in different batches: of one worker each."""
+    """A batch has one worker, so the two requests are in different batches."""
     desk = desk_of(store, claims, most_at_once=1)
     waiting = [desk.enter(request(claim_id="c1")) for _ in range(2)]
     (job_id, _) = enqueue(store, 2)
@@ -164,7 +165,7 @@ def test_a_full_claim_does_not_show_that_the_queue_is_empty(store: Store, claims
 
 @pytest.mark.parametrize("loses_answers", [False, True])
 def test_an_error_of_a_claim_loses_nobody(store: Store, claims: Claims, *, loses_answers: bool) -> None:
-    """If only the answer was lost, the jobs are found by the ids of the claims."""
+    """The desk finds the jobs of a claim whose answer was lost by the claim ids."""
     claims.errors, claims.loses_answers = [Unavailable("away"), RuntimeError("a bug")], loses_answers
     desk = desk_of(store, claims, OFTEN)
     waiting = [desk.enter(request(f"w{number}", claim_id=f"c{number}")) for number in range(3)]
@@ -183,7 +184,7 @@ def test_a_stop_answers_all_waiting_workers_first(desk: ClaimDesk, claims: Claim
     claims.may_go_on.clear()
     busy = desk.enter(request("busy"), waits=False)
     assert claims.begun.wait(LONG_S)
-    desk.begin_stop()  # the claim thread is still busy
+    desk.begin_stop()  # meanwhile, the claim thread is still blocked
     assert [ids(one) for one in waiting] == [[]] * 50
     assert not busy.jobs.done()
     claims.may_go_on.set()
@@ -204,7 +205,7 @@ def test_a_worker_that_is_left_out_by_its_claim_is_answered_by_the_stop(
 
 
 def test_a_stop_does_not_deny_a_claim_that_was_not_looked_for(store: Store, claims: Claims) -> None:
-    """The worker must repeat the claim, whose jobs may be waiting for it."""
+    """The worker must repeat the claim, because an earlier request with this id may have claimed jobs."""
     desk = desk_of(store, claims)
     waiting = desk.enter(request(claim_id="c1"))
     desk.begin_stop()
@@ -246,7 +247,7 @@ def test_a_worker_cannot_leave_while_the_desk_claims_for_it(
 
 
 def test_a_worker_that_leaves_during_a_claim_gets_its_result(desk: ClaimDesk, claims: Claims) -> None:
-    """Otherwise its answer would be an error, although nothing is wrong."""
+    """Without this rule, the worker would get an error, although nothing failed."""
     claims.may_go_on.clear()
     waiting = desk.enter(request())
     assert claims.begun.wait(LONG_S)
@@ -277,7 +278,7 @@ def test_a_release_finds_the_worker_for_which_the_desk_claims(desk: ClaimDesk, c
 
 
 def test_a_late_copy_of_an_empty_claim_gets_no_job(store: Store, desk: ClaimDesk) -> None:
-    """The worker has its answer, and claims with another id: nobody would run the job."""
+    """The worker already has an answer and uses a new claim id, so a job of the copy would not be run."""
     assert ids(desk.enter(request(claim_id="c1"), waits=False)) == []
     (job_id,) = enqueue(store)
     assert ids(desk.enter(request(claim_id="c1"))) == []
@@ -318,7 +319,7 @@ def test_a_late_copy_of_a_released_claim_gets_no_job(store: Store, desk: ClaimDe
 
 
 def test_a_claim_that_was_given_up_may_be_repeated(store: Store, desk: ClaimDesk) -> None:
-    """Its worker has no answer yet."""
+    """The worker of this claim has received no answer yet."""
     waiting = desk.enter(request(claim_id="c1"))
     look(desk)
     desk.give_up(waiting)

@@ -16,7 +16,7 @@ claims = st.builds(LeaseClaim, ids, ids, st.integers(0, 2**63 - 1))
 
 
 class Ring:
-    """The stored keys, which a test may change. `reads` counts the calls."""
+    """The stored keys, which a test may change. `reads` is the number of reads."""
 
     def __init__(self, *keys: LeaseKey) -> None:
         self.keys: Sequence[LeaseKey] = keys

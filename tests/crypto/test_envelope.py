@@ -67,7 +67,7 @@ def aad_of(label: bytes, fields: dict[str, str]) -> bytes:
 
 
 def expected_bytes(label: bytes, fields: dict[str, str], dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
-    """Return the documented ciphertext and wrapped DEK. `Countdown` yields dek and mid, then the nonces."""
+    """Return the documented ciphertext and wrapped DEK. `Countdown` returns `dek`, `mid` and the nonces."""
     random = Countdown()
     assert (random(32), random(32)) == (dek, mid)
     nonce, wrap_nonce = random(12), random(12)
@@ -139,7 +139,7 @@ def bit_flips(data: bytes) -> list[bytes]:
 
 
 def corrupted(data: bytes) -> list[bytes]:
-    """Return copies with each bit flipped, cut at each length, or with a byte added at either end."""
+    """Return damaged copies: one bit flipped, cut to a shorter length, or one byte added at an end."""
     return [*bit_flips(data), *(data[:length] for length in range(len(data))), data + b"\0", b"\0" + data]
 
 
@@ -187,7 +187,7 @@ def test_a_secret_does_not_open_for_another_row(other: Context) -> None:
 
 
 def test_the_data_is_bound_to_its_kind_even_when_the_key_is_not() -> None:
-    """Both kinds share one wrap label, so only the AAD of the data detects a secret of the other kind."""
+    """The two kinds of secrets share a wrap label, so only the AAD of the data distinguishes them."""
     relabelled = Context(b"euterpe-hook-v1\0", CREDENTIAL_FIELDS)
     sealed = seal(PLAINTEXT, CREDENTIALS, ring())
     assert CREDENTIALS.wrap_aad("k1") == relabelled.wrap_aad("k1")

@@ -75,7 +75,7 @@ def test_the_independent_implementation_opens_the_vector_of_the_rfc() -> None:
 
 
 def test_a_sealed_secret_is_a_message_of_the_rfc() -> None:
-    """Third-party workers open the secret with a library of their own."""
+    """Third-party workers open the secret with any library that implements RFC 9180."""
     private_key = new_private_key()
     assert Rfc9180().open(sealed_to(private_key), private_key, INFO) == SECRET
     assert SUITE == "hpke-x25519-hkdf-sha256-aes-128-gcm"
@@ -115,7 +115,7 @@ def test_a_secret_of_another_job_attempt_or_version_is_not_opened(other: bytes) 
 def test_no_changed_byte_is_accepted(data: st.DataObject) -> None:
     private_key = new_private_key()
     sealed = bytearray(sealed_to(private_key))
-    # The highest bit of the encapsulated key is not part of X25519, but it is part of the key schedule.
+    # X25519 ignores the highest bit of the encapsulated key, but the key schedule of HPKE includes it.
     sealed[data.draw(st.integers(0, len(sealed) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(CannotOpen):
         open_with(private_key, bytes(sealed), INFO)
@@ -154,7 +154,7 @@ def test_standard_base64_with_padding_is_read_too() -> None:
 
 
 def test_a_public_key_without_secrecy_is_refused() -> None:
-    """With a point of low order, everybody could derive the key."""
+    """The all-zero public key is a point of low order, with which anyone could derive the key."""
     with pytest.raises(MalformedPublicKey):
         seal_to(X25519PublicKey.from_public_bytes(bytes(32)), SECRET, INFO)
 

@@ -19,7 +19,7 @@ DEK, AAD = bytes(range(32)), b"row 1"
 
 
 class Rotatable:
-    """A provider with one KEK, and a function that rotates it."""
+    """A key provider with one KEK, and a function that rotates the KEK."""
 
     def __init__(self, provider: KeyProvider, rotate: Callable[[], KeyProvider]) -> None:
         self.provider, self._rotate = provider, rotate
@@ -140,7 +140,10 @@ def test_a_rotation_keeps_old_secrets_and_wraps_new_ones_anew(rotatable: Rotatab
 
 
 def test_an_inactive_key_still_wraps_when_it_is_named(rotatable: Rotatable) -> None:
-    """The AAD names the KEK before the wrap. A rotation between the two must not make the wrap fail."""
+    """A caller reads the active KEK id, and then wraps a DEK.
+
+    A rotation in between must not cause an error.
+    """
     named = rotatable.provider.active_id
     rotated = rotatable.rotated()
     assert rotated.unwrap(named, rotated.wrap(named, DEK, AAD), AAD) == DEK

@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_replaces_no_ring(
 
 
 def test_a_repair_of_the_mode_alone_is_seen(path: Path, ring: FileKeyRing) -> None:
-    """A chmod of a refused file changes nothing that the ring compares (inode, size, mtime)."""
+    """A chmod does not change the inode, size or mtime, by which the ring detects a changed file."""
     add_key(path, "k2")
     activate_key(path, "k2")
     path.chmod(0o640)

@@ -221,7 +221,10 @@ def test_an_unverified_request_uses_up_no_nonce() -> None:
 
 @given(ahead=st.integers(-300, 300), waits=st.lists(st.integers(-200, 700), max_size=8))
 def test_a_delivery_gets_through_once_wherever_the_clock_goes(ahead: int, waits: list[int]) -> None:
-    """The clock goes forwards and backwards. Meanwhile, other deliveries arrive and expire stored nonces."""
+    """The clock goes forwards and backwards while other deliveries arrive.
+
+    Their arrival expires old nonces.
+    """
     nonces, now, latest_signed = MemoryNonces(), NOW, NOW + ahead
     receive(headers_at(NOW + ahead), now=now, nonces=nonces)
     for wait in waits:

@@ -74,7 +74,7 @@ def test_a_rotation_takes_effect_when_the_versions_are_read_again(vault: VaultSe
 
 
 def test_a_version_that_is_newer_than_known_is_looked_up(vault: VaultServer, clock: Clock) -> None:
-    """Another process may see the rotation first and seal under the new version."""
+    """Another process may notice the rotation earlier and seal a secret under the new version."""
     provider = vault.provider(versions_valid_s=30.0, clock=clock)
     assert provider.active_id == V1
     vault.rotate()
@@ -201,7 +201,7 @@ def test_a_decryption_that_fails_for_now_does_not_condemn_the_secret(vault: Vaul
 
 
 def test_one_refusal_to_decrypt_does_not_condemn_the_secret(vault: VaultServer) -> None:
-    """A proxy, or a Vault that is starting, may answer 400 once. `CannotDecrypt` would not be retried."""
+    """A proxy or a starting Vault may answer 400 once, so the provider must not raise `CannotDecrypt` yet."""
     provider = vault.provider(versions_valid_s=60.0)
     sealed = seal(b"secret", CONTEXT, provider)
     vault.answers = [errors(400, "missing client token")]
@@ -311,8 +311,10 @@ def test_a_malformed_token_is_not_quoted(vault: VaultServer, token: str) -> None
 
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_an_empty_token_file_is_not_sent(vault: VaultServer, text: str) -> None:
-    """Vault Agent may be about to write the token. Vault answers 400 to an empty token, as to a bad
-    ciphertext."""
+    """Vault Agent may be about to write the token file.
+
+    Vault answers 400 to an empty token, which is also its answer to a bad ciphertext.
+    """
     vault.token_file.write_text(text)
     with pytest.raises(KeyProviderUnavailable, match=r"is empty.*Vault Agent"):
         vault.transit().versions("euterpe")

@@ -15,7 +15,7 @@ from tests.store.jobs import SPEC, new_job
 
 
 class DialRecord:
-    """A real dialer that records the addresses in the order of its calls."""
+    """A real dialer that records the addresses that it dials, in order."""
 
     def __init__(self) -> None:
         self.addresses: list[tuple[str, int]] = []

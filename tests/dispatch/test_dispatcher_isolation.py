@@ -23,7 +23,7 @@ def hostile(store: Store) -> NewRequester:
 
 
 def ended_before(outbox: WatchedOutbox, requester: NewRequester) -> int:
-    """Wait for the first delivery of this requester. Return how many other deliveries ended before it."""
+    """Wait for the first delivery of this requester. Return the number of deliveries that ended before it."""
 
     def own() -> list[int]:
         owners = [delivery.event.requester_id for delivery in outbox.settled]
@@ -47,7 +47,7 @@ def test_a_new_requesters_event_is_sent_before_a_send_to_a_dead_origin_of_anothe
     with silent_origins(origins) as dead:
         add_events_at(store, hostile, dead, each=3)
         with record_dials(store, deadline_s=5.0):
-            outbox.wait_until(lambda: bool(outbox.postponed))  # the slots of the hostile requester are taken
+            outbox.wait_until(lambda: bool(outbox.postponed))  # the hostile requester has no free slot
             add_events_at(store, requester, [receiver.url])
             assert ended_before(outbox, requester) == 0
 
@@ -130,7 +130,7 @@ def test_a_backlog_for_closed_ports_delays_no_other_requester(
         outbox.wait_until(lambda: bool(outbox.settled))
         before = len(outbox.settled)
         add_events_at(store, requester, [receiver.url])
-        # At most these deliveries may end before this event: the claimed ones, and two more hostile claims.
+        # Before this event, only claimed deliveries and those of two more hostile claims may end.
         assert ended_before(outbox, requester) - before <= 300
 
 

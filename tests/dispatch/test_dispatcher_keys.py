@@ -103,7 +103,7 @@ def test_events_in_hand_are_released_when_a_dispatcher_stops_in_an_outage(
 
 
 class LosingOutbox(WatchedOutbox):
-    """An outbox whose heartbeats find that every event has another owner, once `is_losing` is set."""
+    """An outbox whose heartbeats report every lease as lost once `is_losing` is set."""
 
     is_losing = False
     lost_heartbeats = 0
@@ -140,7 +140,7 @@ def test_a_slow_key_provider_holds_up_no_other_requester(
     other = store.requesters.create("other")
     with dispatching(store):
         add_events(store, requester, receiver.url)
-        outbox.wait_settled(1)  # after this, the secrets of this requester stay in memory for seconds
+        outbox.wait_settled(1)  # the dispatcher now keeps the secrets of this requester in memory for seconds
         with provider.held():
             add_events(store, other, receiver.url, jobs=3)
             provider.wait_for_waiting()

@@ -68,7 +68,7 @@ def test_jobs_of_one_requester_have_each_its_own_format(
 ) -> None:
     add_events(store, requester, receiver.url, **STANDARD)
     add_events(store, requester, receiver.url, webhook_format="euterpe")
-    add_events(store, requester, receiver.url)  # without the field, as an earlier release stored the spec
+    add_events(store, requester, receiver.url)  # an earlier release stored specs without this field
     with dispatching(store):
         received = receiver.wait_for(3)
         outbox.wait_settled(3)

@@ -1,6 +1,7 @@
 """The programs of docs/receivers.md accept the requests of the dispatcher and refuse all others.
 
-The Go program is tested only if Go is installed. The Node programs always are, because `ci/setup` needs Node.
+The Go program is tested only if Go is installed. The Node programs are always tested, because `ci/setup`
+needs Node.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Batched writes of delivery results: one transaction for many, no delay for one, no loss in outages."""
+"""Batched writes of delivery results: results share transactions, are not delayed, and survive outages."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -179,7 +179,7 @@ def test_a_stop_does_not_wait_for_a_database_for_ever(
 
 
 class BrokenOutbox(Outbox):
-    """An outbox with a bug that the writer does not expect: `settle` returns None."""
+    """An outbox whose `settle` has a bug: it returns None, which the writer does not expect."""
 
     def settle(self, deliveries: Sequence[Delivery]) -> Any:
         del deliveries
@@ -190,7 +190,10 @@ def test_an_error_outside_of_the_store_keeps_no_lease_alive(
     requester: NewRequester,
     settled: Settled,
 ) -> None:
-    """If an event is neither settled nor forgotten, its lease is extended until the dispatcher restarts."""
+    """The writer must forget the event.
+
+    Otherwise, its lease would be extended until the dispatcher restarts.
+    """
     (event,) = claimed(store, requester, 1)
 
     writer = ResultWriter(BrokenOutbox(store.database), settled)

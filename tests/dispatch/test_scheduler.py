@@ -72,7 +72,8 @@ def test_no_requester_holds_more_slots_for_trials_than_it_leaves_free() -> None:
         scheduler.add(event(1, to=f"hole{number}"))
         under_way += len(scheduler.start_all())
         scheduler.clock.now += SLOW_AFTER_S
-    # Eight of the ten slots are for receivers that have not answered yet. A requester gets half of the eight.
+    # Eight of the ten slots are for receivers that have not answered yet. A requester gets at most four of
+    # them.
     assert max_concurrent_sends(2) == 10
     assert under_way == 4
     scheduler.hand_back()
@@ -193,7 +194,7 @@ def test_too_much_in_hand_is_handed_back_at_once(scheduler: SchedulerHarness) ->
         scheduler.add(*events(count, to="slow"))
         scheduler.start_all()
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
-    # The receiver takes 20 events a second. Each batch waits until the previous batch is sent.
+    # The receiver accepts 20 events a second. Each batch is delayed until the previous batch is sent.
     assert delays == [(191, 1_000), (201, 10_550), (201, 20_600)]
 
 
@@ -205,8 +206,8 @@ def test_a_queue_that_stops_moving_is_spaced_by_how_long_it_has_waited(scheduler
         scheduler.start_all()
         scheduler.clock.now += SLOW_AFTER_S
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
-    # The send has waited 0.5 s, then 1 s, so the events are spaced by 0.1 s, then by 0.2 s (a fifth, as the
-    # concurrency is 5). 0.5 s pass between the rounds.
+    # 0.5 s pass in each round. The spacing of the events is a fifth of the wait of the open send, because the
+    # concurrency is 5. After a wait of 0.5 s it is 0.1 s, and after 1 s it is 0.2 s.
     assert delays == [(200, 1_000), (205, 20_500), (205, 61_000)]
 
 

@@ -36,7 +36,7 @@ class Simulation:
         self._added_at = 0.0
 
     def run(self, seconds: float, *, healthy: bool = True) -> list[float]:
-        """Keep the hostile queues full. Return the wait of each event of the healthy requester."""
+        """Run the simulation with full hostile queues. Return the waits of the healthy requester's events."""
         end = self.scheduler.clock.now + seconds
         next_healthy = self.scheduler.clock.now + 3.0
         while self.scheduler.clock.now < end:
@@ -85,7 +85,7 @@ class Simulation:
 
 @settings(max_examples=10)
 @given(
-    concurrency=st.integers(3, 8),  # docs/isolation.md describes the waits with 1 and 2
+    concurrency=st.integers(3, 8),  # docs/isolation.md describes a concurrency of 1 or 2
     hostile=st.dictionaries(
         st.sampled_from(["h1", "h2", "h3"]),
         st.lists(st.sampled_from(sorted(RECEIVERS)), min_size=1, max_size=40),

@@ -162,7 +162,7 @@ def test_a_worker_of_the_release_before_knows_every_field_of_plain_outputs() -> 
             "name": "mp4",
             "type": "mp4",
             "video": {"codec": "h264", "height": 720, "crf": 22},
-            "audio": {"codec": "aac"},  # the older worker's default bit rate is also 128 kbit/s
+            "audio": {"codec": "aac"},  # no bit rate: 128 kbit/s is also the default of the older worker
         },
         {"name": "sound", "type": "m4a", "audio": aac},
         {"name": "poster", "type": "image", "at": ["50%"]},
@@ -307,7 +307,7 @@ def test_a_request_without_audio_differs_from_one_with_the_default_audio() -> No
 
 @pytest.mark.parametrize("kind", ["mp4", "m4a", "hls"])
 def test_sound_that_spells_out_a_default_hashes_as_before(kind: str) -> None:
-    """In the first release, these values were the models' defaults, which the hash left out."""
+    """The hash leaves out default values, and these values were the defaults of the first release."""
 
     def hashed(**audio: Any) -> str:
         video = {"video": {"ladder": [720]}} if kind == "hls" else {}
@@ -346,14 +346,17 @@ def test_a_callback_url_is_split_after_its_question_mark() -> None:
 
 
 def test_a_callback_url_that_was_stored_whole_stays_as_it_is() -> None:
-    """Rows that were stored before queries were sealed have no sealed part."""
+    """Earlier releases stored callback URLs in full, without a sealed query."""
     public, _ = split_secrets(parse_spec(MINIMAL))
     old = {**public, "status_webhook_url": WITH_CALLBACKS["status_webhook_url"]}
     assert join_secrets(old, None, None).status_webhook_url == WITH_CALLBACKS["status_webhook_url"]
 
 
 def test_the_query_of_a_callback_url_counts_for_the_hash() -> None:
-    """The hash is the same as before queries were sealed. With another hash, a retry would conflict."""
+    """Releases that did not seal queries computed the same hash.
+
+    With another hash, a retry would conflict.
+    """
     assert hash_of(WITH_CALLBACKS) == "9f3dcba855fd19cd99bf73911408a1a8b8c238c3cb718929ca2c1aa84b5f5e3d"
     other = {**WITH_CALLBACKS, "status_webhook_url": "https://requester.example/hook?token=other"}
     assert hash_of(other) != hash_of(WITH_CALLBACKS)
@@ -420,7 +423,10 @@ def test_a_stored_job_is_complete_without_its_keys() -> None:
 
 
 def test_another_key_is_no_other_request() -> None:
-    """The hash is stored. If it covered the key, a reader of the hash could test guesses of the key."""
+    """The stored hash does not cover the key.
+
+    Otherwise, a reader of the hash could test guesses of the key.
+    """
     other = altered(ENCRYPTED, "outputs", 0, "encryption", "key", to="e" * 32)
     assert hash_of(ENCRYPTED) == hash_of(other)
     elsewhere = altered(ENCRYPTED, "outputs", 0, "encryption", "key_url", to="https://keys.example/2")

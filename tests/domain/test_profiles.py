@@ -140,7 +140,7 @@ def test_a_profile_may_have_a_watermark_but_no_signature() -> None:
 
 @pytest.mark.parametrize("key", ["", ', key = "c0ffee11c0ffee22c0ffee33c0ffee44"'])
 def test_a_profile_has_no_encryption(key: str) -> None:
-    """Every requester can read all profiles, so a profile cannot have a key."""
+    """Every requester can read all profiles, so a profile must not contain an encryption key."""
     output = OWN.replace(b'type = "mp4"', b'type = "hls"').split(b"video")[0]
     lines = f'video = {{ ladder = [720] }}\nencryption = {{ key_url = "https://keys.example/1"{key} }}\n'
     with pytest.raises(InvalidProfiles, match="outputs: must not have encryption") as refused:

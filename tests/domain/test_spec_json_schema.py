@@ -1,6 +1,6 @@
 """The JSON Schema accepts the requests that the models accept.
 
-A small validator represents the validators of clients.
+In these tests, a small validator stands for the validators that clients use.
 """
 
 import re

@@ -135,7 +135,10 @@ def test_arbitrary_bytes_are_json_or_are_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize("number", [5e-324, -9.9e-31])
 def test_a_number_that_some_databases_would_write_out_is_refused(number: float) -> None:
-    """580 such numbers fit into 4 KiB of metadata. Written out, they made each event 190 KB larger."""
+    """580 such numbers fit into 4 KiB of metadata.
+
+    With all their digits, they made each event 190 KB larger.
+    """
     with pytest.raises(ValueError, match="1e-30"):
         canonical_json([number])
     assert canonical_json([0.0, -1e-30, 1e-30]) == "[0.0,-1e-30,1e-30]"

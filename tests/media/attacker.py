@@ -1,7 +1,7 @@
 """A program that runs instead of ffmpeg: it makes each system call of a list and prints its error number.
 
-Python gets this program as text, because the sandbox hides our files. So it imports only the standard
-library.
+The sandbox hides the files of the checkout, so Python gets the text of this program as an argument. For the
+same reason, the program imports only the standard library.
 """
 
 import ctypes

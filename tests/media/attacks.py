@@ -1,7 +1,7 @@
 """System calls that a compromised child may try, each with the error number that it must get.
 
-`python -m tests.media.attacks FOLDER` makes all of them in a new sandbox and prints the error numbers. Tests
-start it in a process that is denied namespaces and Landlock.
+`python -m tests.media.attacks FOLDER` makes all of these calls in a new sandbox and prints the error numbers.
+Tests start this command in a process that is denied namespaces and Landlock.
 """
 
 import json
@@ -30,12 +30,15 @@ _READ, _WRITE = 1, 2
 _SHARED, _PRIVATE, _SHARED_VALIDATE, _ANONYMOUS, _GROWS_DOWN = 1, 2, 3, 0x20, 0x100
 _KEEP_SIZE, _PUNCH_HOLE, _WHITEOUT = 1, 2, 4
 _PRIO_USER = 2
-_ROOM = "\0" * 256  # memory in which the kernel may read or write a structure
+_ROOM = "\0" * 256  # a buffer for a structure that the kernel reads or writes
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A system call. `numbers` are for x86-64 and arm64; None means that the architecture lacks the call."""
+    """A system call, and its numbers on x86-64 and arm64.
+
+    A number is None if the architecture does not have the call.
+    """
 
     name: str
     numbers: tuple[int | None, int | None]
@@ -237,7 +240,8 @@ def _credentials() -> Iterator[Attack]:
 def _signals_to_itself() -> Iterator[Attack]:
     """Yield signals to the child itself.
 
-    They come last, because a child that they end looks like a child that was killed from outside.
+    These calls must be the last. If a signal ends the child, the child looks as if another process had killed
+    it.
     """
     for number, name in ((_SIGKILL, "SIGKILL"), (_SIGSTOP, "SIGSTOP")):
         yield Attack(f"{name} to itself", (62, 129), ("$self", number), EPERM)

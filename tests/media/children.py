@@ -30,7 +30,10 @@ class StubSandbox(Sandbox):
 def shell(
     sandbox: Sandbox, script: str, folder: Path, limits: ResourceLimits = LIMITS, given: int | None = None
 ) -> Child:
-    """Start a shell. It can use only builtins, as a child may execute nothing. It gets `given` as fd 7."""
+    """Start a shell in the sandbox, with the file descriptor `given` as fd 7.
+
+    The script can use only builtins, because a child may not execute any program.
+    """
     fds = {} if given is None else {7: given}
     return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
 
@@ -52,7 +55,7 @@ def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
         os.close(_held)
 
 
-# A new thread has no death signal (`PR_SET_PDEATHSIG`), nor has a program that this thread executes.
+# A new thread has no death signal (`PR_SET_PDEATHSIG`). A program that this thread executes has none either.
 _EXECUTES_ITSELF = """
 import _thread, posix, sys, time
 again = "import time; print('again', flush=True); time.sleep(600)"
@@ -85,7 +88,7 @@ def helper_of(sandbox: Sandbox) -> int:
 def wait_until_reaped(sandbox: Sandbox, folder: Path) -> None:
     """Wait until the helper has reaped all earlier children, including those that failed to start.
 
-    This is the case once a child that was started later has ended.
+    Once a child that was started later has ended, the helper has reaped all earlier children.
     """
     assert all(wait_for_exit(pid) for pid in children_of(helper_of(sandbox)))
     with shell(sandbox, "echo still here", folder) as child:

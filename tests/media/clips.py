@@ -60,7 +60,7 @@ _RECIPES = {
 
 
 def _cut_off(film: bytes) -> bytes:
-    """Return the film without the last third of its media. Its index is at the front and stays."""
+    """Return the film without its last third. The film keeps its index, which is at the beginning."""
     return film[: len(film) * 2 // 3]
 
 
@@ -79,7 +79,8 @@ def _with_huge_pictures(film: bytes) -> bytes:
     return film.replace(start + b"\xa0\0\x5a\0", start + b"\xff\x3f\xff\x3f")
 
 
-# Files that no encoder makes. Each has the clip from which it is derived, and the change.
+# Files that no encoder makes, each with the clip from which it is derived, and the function that changes the
+# clip.
 _DERIVED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "truncated.mp4": ("film.mp4", _cut_off),
     "truncated.mkv": ("film.mkv", _cut_off),
@@ -111,7 +112,7 @@ class Clips:
         subprocess.run(command.split(), check=True, timeout=60, capture_output=True)
 
     def encoded(self, name: str, arguments: str) -> Path:
-        """Return the clip that these arguments make. A test that uses the name again gets the same file."""
+        """Return the clip that these arguments make. Tests that use the same name get the same file."""
         assert name not in _RECIPES
         path = self._folder / name
         if not path.exists():

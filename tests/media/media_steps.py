@@ -14,7 +14,7 @@ from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.source.media_info import MediaInfo
 from euterpe.media.source.watermark_info import WatermarkInfo
 
-# Longer than any step takes on a slow machine.
+# Even on a slow machine, no step takes this long.
 TIMEOUT_S = 60.0
 
 FILM = Mp4Output(name="film", type="mp4")

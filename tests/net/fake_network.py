@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from euterpe.net.dialer import system_dial
 
-# This context trusts no authority. Loading the authorities of the system takes longer than most tests here.
+# A context that trusts no certificate authority, because loading the system's authorities is slow for a test.
 NO_TRUST = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 

@@ -98,7 +98,10 @@ class Server:
         return self.requests[-1]
 
     def drip(self, sock: socket.socket, data: bytes, at_once: int = 1) -> None:
-        """Send `at_once` bytes every 20 ms. The data ends, so a client without a deadline does not hang."""
+        """Send `at_once` bytes every 20 ms.
+
+        The data is finite, so a client without a deadline does not hang.
+        """
         for start in range(0, len(data), at_once):
             if self.stopping.wait(0.02):
                 return

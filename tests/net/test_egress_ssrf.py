@@ -11,7 +11,7 @@ from euterpe.net.policy import EgressPolicy
 from tests.net.fake_network import NO_TRUST, FakeResolver, RecordingDialer
 from tests.net.servers import Server, answering
 
-# Hosts that must be refused. Each is put into a URL unchanged.
+# Hosts that must be refused. The tests put each host into a URL unchanged.
 HOSTS = [
     "127.0.0.1",
     "127.8.8.8",

@@ -8,7 +8,7 @@ PACE = MinimumPace(bytes_per_s=1000, window_s=10.0)
 
 
 def test_threads_that_wait_at_the_same_time_wait_once() -> None:
-    """Otherwise, eight connections on one slow line would count as too slow, and one alone would not."""
+    """If the waits were added up, eight connections on a slow line would be too slow, and one would not."""
     pace = TransferPace(PACE)
     with ExitStack() as threads:
         for _ in range(8):

@@ -30,7 +30,8 @@ def test_other_ports_are_closed(address: str, port: int) -> None:
     assert not allows(EgressPolicy(), address, port)
 
 
-# `ipaddress` follows the IANA registries of special addresses. The policy refuses all of these, and more.
+# `ipaddress` follows the IANA registries of special addresses. The policy refuses all these addresses and
+# others.
 @given(st.ip_addresses())
 def test_no_address_is_open_that_python_calls_special(address: IPv4Address | IPv6Address) -> None:
     if not address.is_global or address.is_multicast or address.is_reserved:
@@ -102,7 +103,7 @@ def test_behind_nat64_the_ipv4_address_is_checked(prefix: str) -> None:
 
 
 def embed(prefix: str, address: str) -> str:
-    """Return the IPv4 address embedded in a NAT64 prefix by RFC 6052, 2.2. Byte 8 stays zero."""
+    """Return the IPv4 address embedded in a NAT64 prefix, by RFC 6052, section 2.2. Byte 8 stays zero."""
     network = IPv6Network(prefix)
     packed = bytearray(network.network_address.packed)
     positions = [at for at in range(network.prefixlen // 8, 16) if at != 8][:4]

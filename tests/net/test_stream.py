@@ -77,7 +77,7 @@ def test_a_reset_is_unreachable_in_the_words_of_the_system(
     pair: tuple[GuardedStream, socket.socket],
 ) -> None:
     request(pair[0], b"x", RequestLimits("here", 10))
-    pair[1].close()  # an unread byte makes this a reset
+    pair[1].close()  # `close` sends a reset, because a byte is unread
     with pytest.raises(EgressUnreachable, match=r"here: the connection was cut \(Connection reset by peer\)"):
         pair[0].read(10, RequestLimits("here", 10))
 

@@ -140,7 +140,7 @@ def test_a_draining_loop_goes_on_after_stop_until_nothing_is_left() -> None:
 
 
 def test_a_draining_loop_sleeps_after_an_exception_and_goes_on() -> None:
-    """Without the sleep, the loop would repeat a failing call without a pause for as long as it drains."""
+    """Without the sleep, the loop would repeat a failing call without a pause until the drain ends."""
     begun, go_on = threading.Event(), threading.Event()
     pauses: list[float] = []
     steps = iter(["wait for the stop", "fail", "fail", "end"])

@@ -1,6 +1,6 @@
 """The install hint installs the extra, for each way in which Euterpe may be installed.
 
-pip installs real copies into folders, and must accept the hint of each copy.
+The tests install real copies into folders. pip must accept the hint of each copy.
 """
 
 import os
@@ -30,7 +30,7 @@ def install(folder: Path, *what: str) -> Path:
 
 def shown_by(copy: Path, *options: str, **environ: str) -> str:
     """Return the install hint of the copy in this folder."""
-    command = [sys.executable, "-P", *options, "-c", SHOW]  # -P keeps the current folder off the path
+    command = [sys.executable, "-P", *options, "-c", SHOW]  # -P removes the current folder from the path
     environment = {**ON_PATH, "PYTHONPATH": str(copy), **environ}
     ran = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return ran.stdout.strip()
@@ -101,6 +101,6 @@ def test_the_pip_of_another_python_is_not_named(path: str) -> None:
 
 
 def test_a_checkout_on_the_python_path_is_installed(tmp_path: Path) -> None:
-    """`-S` leaves out site-packages, in which the Euterpe of the tests is registered."""
+    """`-S` disables site-packages, in which the checkout of the tests is registered."""
     hint = shown_by(ROOT, "-S")
     assert requirement_that_pip_takes(hint, tmp_path) == [f"{ROOT}[postgres]"]

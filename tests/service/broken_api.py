@@ -1,4 +1,4 @@
-"""Breakages of the contract with remote workers, and a program that runs the API with one of them."""
+"""Deliberate defects in the server side of the remote worker contract, and an API process with one defect."""
 
 import sys
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def owned_without_fence(self: AttemptEnds, connection: sa.Connection, ends: Sequ
 
 
 def answer_without_attempt_check(end: AttemptEnd, attempt: AnyRow | None) -> EndAnswer | EndRefused:
-    """Answer with the outcome of the attempt, whoever asks, and however it ended."""
+    """Answer with the stored outcome of the attempt. Do not check who asks, or which end is reported."""
     del end
     if attempt is None or attempt.outcome is None:
         return EndRefused(ReportRefusal.LEASE_LOST)

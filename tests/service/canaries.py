@@ -34,7 +34,7 @@ def _encodings(canary: bytes) -> Iterator[bytes]:
     yield canary
     yield canary.hex().encode()
     for before in range(3):
-        # The canary at each Base64 alignment, without the characters that also depend on neighbouring bytes.
+        # Base64 has three alignments. Leave out the characters that also depend on neighbouring bytes.
         encoded = base64.b64encode(b"\0" * before + canary)
         yield encoded[4:-4]
 
@@ -42,7 +42,7 @@ def _encodings(canary: bytes) -> Iterator[bytes]:
 def files_below(folder: Path, pattern: str = "*") -> dict[str, bytes]:
     found = {}
     for path in folder.rglob(pattern):
-        with suppress(OSError):  # it is a folder, or was deleted
+        with suppress(OSError):  # the path is a folder, or the file was deleted
             found[f"file {path.relative_to(folder)}"] = path.read_bytes()
     return found
 

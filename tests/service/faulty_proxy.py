@@ -16,18 +16,18 @@ _ENDS = re.compile(rb"POST /internal/worker/(complete|fail|release) ")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
 _LOST = (OSError, asyncio.IncompleteReadError)
-# A held call goes on after this time, if no other call passes it.
+# A held call is forwarded after this time, even if no other call has overtaken it.
 _LONGEST_HOLD_S = 0.5
-# Most calls that are late or sent twice arrive within this time. One in twenty arrives after its lease.
+# Most late or repeated calls arrive within _LATE_S. One in twenty arrives after the lease has expired.
 _LATE_S, _VERY_LATE_S = 0.3, 3.5
 
 
 class Fault(StrEnum):
     REQUEST_LOST = "request_lost"
-    ANSWER_LOST = "answer_lost"  # after the server acted
-    TWICE = "twice"  # at once, or after the answer
-    LATE = "late"  # the request or the answer
-    REORDERED = "reordered"  # the next call passes this one
+    ANSWER_LOST = "answer_lost"  # the server has executed the call
+    TWICE = "twice"  # the second request is sent at once, or after the answer
+    LATE = "late"  # the request or the answer is delayed
+    REORDERED = "reordered"  # the next call overtakes this call
 
 
 RATES = {
@@ -41,21 +41,21 @@ RATES = {
 
 @dataclass
 class ReportedEnd:
-    """The first request that ended an attempt in this way, and all answers to it and to its repetitions."""
+    """The first request that reported this end of an attempt, and the answers to all its copies."""
 
     request: bytes
     answers: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
 
 class FaultyProxy:
-    """A proxy in front of `port` on loopback. It runs on an event loop in a thread of its own."""
+    """A proxy in front of `port` on loopback. It runs on an event loop in a separate thread."""
 
     def __init__(self, port: int, *, seed: int) -> None:
         self._upstream, self._random = port, Random(seed)
         self.faults: Counter[str] = Counter()
         self.ends: dict[tuple[str, str], ReportedEnd] = {}  # by call and attempt id
         self.has_faults = True
-        self.outages: list[tuple[float, float]] = []  # when the server was away, by the wall clock
+        self.outages: list[tuple[float, float]] = []  # the times without a server, by the wall clock
         self._away_since: float | None = None
         self._calls, self._counted = 0, threading.Condition()
         self._loop = asyncio.new_event_loop()
@@ -78,7 +78,7 @@ class FaultyProxy:
         assert arrived, "no worker calls any more"
 
     def send_again(self, end: ReportedEnd) -> None:
-        """Send the request of an end once more, and record the answer."""
+        """Send the request of an end again, and record the answer."""
         assert self._run(self._forward(end.request)) is not None
 
     def contradict(self, end: ReportedEnd) -> tuple[int, dict[str, Any]]:
@@ -116,23 +116,24 @@ class FaultyProxy:
                     writer.write(answer)
                     await writer.drain()
         except asyncio.CancelledError:
-            pass  # asyncio would log it, because the stream protocol does not await this task
+            pass  # asyncio would log this error, because the stream protocol does not await the task
         finally:
             writer.close()
 
     async def _answer_to(self, request: bytes, reader: asyncio.StreamReader) -> bytes | None:
-        """Return the answer, or None if the connection is to be closed without one."""
+        """Return the answer, or None if the proxy must close the connection without an answer."""
         with self._counted:
             self._calls += 1
             self._counted.notify_all()
         call = self._background(self._call(request))
-        hung_up = asyncio.ensure_future(reader.read(1))  # the client sends nothing before its answer
+        # The client sends nothing before the answer, so this read ends only if the client hangs up.
+        hung_up = asyncio.ensure_future(reader.read(1))
         await asyncio.wait({call, hung_up}, return_when=asyncio.FIRST_COMPLETED)
         if call.done():
             hung_up.cancel()
             await asyncio.wait({hung_up})
             return call.result()
-        if self._random.random() < 0.5:  # half of the proxies in this world do not notice
+        if self._random.random() < 0.5:  # real proxies may or may not notice a disconnect
             call.cancel()
         return None
 
@@ -202,7 +203,10 @@ class FaultyProxy:
         return answer
 
     def _record(self, request: bytes, answer: bytes) -> None:
-        """Keep the answer to an end, also if it does not arrive. An outage is no answer."""
+        """Record the answer to an end, even if it will not reach the worker.
+
+        A status of 500 or more is no answer.
+        """
         found, status = _ENDS.match(request), int(answer[9:12])
         if found is None or status >= 500:
             return

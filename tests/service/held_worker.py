@@ -1,4 +1,7 @@
-"""A worker for tests that kill it: it is held in one step, and prints the pid of the held process."""
+"""A worker program that blocks in one step and prints the pid of the blocked process.
+
+Tests kill the worker.
+"""
 
 import os
 import signal
@@ -27,7 +30,7 @@ def announce(pid: int) -> None:
 
 
 def main(step: str, least_early_bytes: int) -> None:
-    """Run a worker that is held in `step`: the task of a child, or `ENCRYPTION`."""
+    """Run a worker that blocks in `step`, which is the name of a child's task, or `ENCRYPTION`."""
     settings = load()
     with open_store(settings) as store, Egress(egress_policy(settings)) as egress:
         refresher = Refresher(store, egress, max_refreshes=settings.refresh_max_attempts)

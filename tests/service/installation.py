@@ -20,7 +20,7 @@ from tests.service.receiver import Receiver
 
 
 class Program:
-    """A `euterpe` process. `log` has the lines of its log, which is its stderr."""
+    """A `euterpe` process. `log` has the lines that the process writes to stderr."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Program:
         return self._await_exit(timeout_s)
 
     def wait(self, timeout_s: float = 60.0) -> int:
-        """Wait until the program ends by itself. Return its exit code."""
+        """Wait until the program ends without a signal. Return its exit code."""
         return self._await_exit(timeout_s)
 
     def kill(self) -> None:

@@ -20,7 +20,7 @@ _STARTUP_LINES = {"api": 4, "worker": 1, "dispatcher": 1}
 
 
 class Progress:
-    """A counter of signs of progress: lines that workers log, and events that the receiver accepts."""
+    """A counter of progress: of the lines that workers log and the events that the receiver accepts."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -61,7 +61,7 @@ class WatchedProgram(Program):
 
 
 class ProcessKiller:
-    """Kills programs and starts them again. `log` has the lines of all programs, killed ones included."""
+    """A controller that kills programs and starts them again. `log` has the lines of killed programs too."""
 
     def __init__(self, installation: Installation, seed: int, **environ: str) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"

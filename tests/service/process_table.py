@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic
 
-# Far more than the kernel needs to end a process, even on a busy machine.
+# This is far more time than the kernel needs to end a process, even on a busy machine.
 _TIMEOUT_S = 30.0
 
 
@@ -31,7 +31,10 @@ def at_home_in(folder: Path) -> list[int]:
 
 
 class ProcessWatch:
-    """A watch on processes that this one did not start. It uses pidfds, because process ids are reused."""
+    """A watch on processes that are not children of this process.
+
+    It uses pidfds, because the kernel reuses process ids.
+    """
 
     def __init__(self) -> None:
         self._handles = ExitStack()
@@ -61,7 +64,7 @@ def _parents() -> dict[int, int]:
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name of the program may contain any character. It ends at the last parenthesis.
+            # The name of the program may contain any character. The name ends at the last parenthesis.
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
             parents[int(entry.name)] = int(fields[1])
     return parents

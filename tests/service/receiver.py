@@ -20,7 +20,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.secrets: list[str] = []
-        self.token = f"callbacktoken{token_hex(8)}"  # a call without it is refused
+        self.token = f"callbacktoken{token_hex(8)}"  # a call without this token is refused
         self.bodies: dict[str, list[bytes]] = defaultdict(list)  # the bodies of all deliveries, by event id
         self.refreshes: list[Refresh] = []
         self.refresh_requests: list[tuple[dict[str, str], bytes]] = []

@@ -13,14 +13,14 @@ from tests.service.store.processes.invariants import JobLife, check_lives, read_
 
 @dataclass(frozen=True)
 class Figures:
-    """The attempts of a run, by cause."""
+    """The number of attempts of a run by the cause of their end."""
 
     succeeded: int
     wanted_failures: int
     released: int  # not charged to the job
-    hurt: int  # the lease ran out at a worker that was killed or frozen
-    late: int  # the lease ran out by the clock of its living worker, whose heartbeats did not arrive
-    outage: int  # the answer to the claim was lost, and then the API was away: longer than a lease
+    hurt: int  # the lease expired because the worker was killed or frozen
+    late: int  # the lease expired because the heartbeats of a running worker did not arrive
+    outage: int  # the answer to the claim was lost, and the API was then down for longer than a lease
 
 
 def check_fleet(fleet: RemoteFleet) -> Figures:
@@ -35,7 +35,7 @@ def check_fleet(fleet: RemoteFleet) -> Figures:
 
 
 def _check_end_of(life: JobLife) -> None:
-    """Check that the job has ended exactly once, and with at most one success."""
+    """Check that the job has ended exactly once, and that at most one attempt succeeded."""
     job, outcomes = life.job, Counter(attempt.outcome for attempt in life.attempts)
     ends = outcomes["succeeded"] + (job.status != JobStatus.SUCCEEDED)
     assert ends == 1, f"terminal-once: {job.job_id} is {job.status} after {outcomes}"
@@ -54,7 +54,7 @@ def _check_end_of(life: JobLife) -> None:
 def _check_answers(
     ends: Mapping[tuple[str, str], ReportedEnd], attempts: Mapping[str, Any], lives: Mapping[str, JobLife]
 ) -> None:
-    """Check that each end has one answer, however often it was sent, and that it is true."""
+    """Check that all copies of an end got the same answer, and that this answer agrees with the database."""
     expected = {
         "complete": {"succeeded"},
         "fail": {"requeued", "failed"},
@@ -75,7 +75,7 @@ def _check_answers(
 
 
 def _check_journals(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> None:
-    """Check that each attempt has one owner, and that what the workers saw is true."""
+    """Check that each attempt has one owner, and that the journals of the workers agree with the database."""
     claimed: set[str] = set()
     for worker in fleet.workers:
         for line in worker.lines():
@@ -94,7 +94,7 @@ def _check_journals(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> None:
 
 
 def _account(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> Figures:
-    """Check that each charged attempt has a cause, and that no cause is a lost answer."""
+    """Check that each charged attempt has an allowed cause. A lost answer alone is not an allowed cause."""
     hurt = {worker.worker_id for worker in fleet.workers if worker.is_hurt}
     lines = [line for worker in fleet.workers for line in worker.lines()]
     claimed = {line["attempt_id"] for line in lines if line["event"] == "claimed"}
@@ -105,7 +105,7 @@ def _account(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> Figures:
             case "succeeded" | "released":
                 causes[attempt.outcome] += 1
             case "requeued" | "failed":
-                # A worker that was killed does not repeat a failure whose answer was lost.
+                # If the answer to a failure was lost, a killed worker does not repeat the report.
                 is_answered = ("fail", attempt_id) in fleet.proxy.ends
                 assert is_answered or attempt.worker_id in hurt, f"no-burnt-attempt: {attempt}"
                 assert attempt.error["message"] == "wanted", f"no-burnt-attempt: {attempt}"
@@ -123,6 +123,6 @@ def _account(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> Figures:
 
 
 def _fell_into_outage(fleet: RemoteFleet, attempt: Any) -> bool:
-    """Return whether the API was away while the lease of this attempt ran."""
+    """Return whether the API was down at some time during this attempt."""
     began, ended = attempt.started_at / 1000, attempt.ended_at / 1000
     return any(since < ended and until > began for since, until in fleet.proxy.outages)

@@ -1,4 +1,4 @@
-"""An API process behind a faulty proxy, and simulated workers: all of them are killed or frozen at random."""
+"""An API process behind a faulty proxy, and simulated workers. Random processes are killed or frozen."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from tests.store.jobs import SPEC, new_job
 LEASE_S = 3.0
 _WORKERS = 3
 _MAX_ATTEMPTS = 6
-# Advance three times, and end: each job costs at least so many calls, if it does not fail.
+# A job that succeeds needs at least this many calls: three statuses and the end.
 _FEWEST_CALLS = 4
 _LONGEST_TRICKLE_S = 0.05
 _REST_TIMEOUT_S = 300.0
@@ -38,7 +38,7 @@ _REPOSITORY = Path(euterpe.__file__).parents[1]
 
 @dataclass
 class SimulatedProcess:
-    """A worker process. It is `hurt` once it was killed or frozen, so that its leases may run out."""
+    """A worker process. `is_hurt` is True once it was killed or frozen, so that its leases may expire."""
 
     worker_id: str
     program: Program
@@ -54,7 +54,7 @@ class SimulatedProcess:
 
 @dataclass
 class RemoteFleet:
-    """Use `running_fleet`. `api` is the module of the API process and its arguments."""
+    """A fleet, which `running_fleet` creates. `api` is the module of the API process with its arguments."""
 
     folder: Path
     store: Store
@@ -90,7 +90,7 @@ class RemoteFleet:
     # -- the run
 
     def run(self, jobs: int, disturbances: int) -> None:
-        """Enqueue the jobs in parts, disturb the fleet after each, and wait until all are at rest."""
+        """Enqueue the jobs in parts. Disturb the fleet after each part. Wait until all jobs have ended."""
         parts = [jobs // (disturbances + 1)] * disturbances
         kinds = [self.kill_api, self.kill_worker, self.freeze_worker] * disturbances
         kinds = kinds[:disturbances]
@@ -109,20 +109,20 @@ class RemoteFleet:
             self.store.enqueue.many(new)
 
     def _trickle(self, count: int) -> None:
-        """Enqueue jobs one by one, about as fast as they are done, so that workers wait in long polls."""
+        """Enqueue jobs one by one, about as fast as they are finished, so that workers wait in long polls."""
         for _ in range(count):
             self.enqueue(1)
             time.sleep(self.random.random() * _LONGEST_TRICKLE_S)
 
     def _job(self) -> Any:
-        """Return a job that says what its attempts do: some fail, and some take longer than a lease."""
+        """Return a job whose metadata controls its attempts: some fail, and some take longer than a lease."""
         draw = self.random.random()
         failures, code = 0, ErrorCode.SOURCE_UNREACHABLE
         if draw < 0.15:
             failures = 1 if draw < 0.12 else 2
         elif draw < 0.20:
             failures, code = (99, code) if draw < 0.17 else (1, ErrorCode.SOURCE_NOT_MEDIA)
-        pause_s = 1.0 if draw > 0.97 else 0.0  # in each of four steps
+        pause_s = 1.0 if draw > 0.97 else 0.0  # the pause in each of the four steps
         metadata = {"failures": failures, "code": code.value, "pause_s": pause_s}
         return new_job(
             requester_id=self.requester_id, max_attempts=_MAX_ATTEMPTS, spec={**SPEC, "metadata": metadata}
@@ -156,7 +156,7 @@ class RemoteFleet:
         self._start_worker()
 
     def freeze_worker(self) -> None:
-        """Stop a worker until its leases have run out, while the run goes on."""
+        """Stop a worker until its leases have expired. Do not wait for that."""
         worker = self._victim()
         worker.is_hurt = True
         os.kill(worker.program.pid, signal.SIGSTOP)
@@ -169,7 +169,7 @@ class RemoteFleet:
             os.kill(worker.program.pid, signal.SIGCONT)
 
     def _victim(self) -> SimulatedProcess:
-        """Return a worker that runs. Wait until all frozen workers run again, so that one always works."""
+        """Return a running worker. First wait for all frozen workers, so that some worker always runs."""
         for worker in self.workers:
             if worker.thaw is not None:
                 worker.thaw.join()
@@ -178,7 +178,7 @@ class RemoteFleet:
     # -- the end
 
     def stop_workers(self) -> None:
-        """Drain all workers over a proxy without faults."""
+        """Drain all workers. Meanwhile, the proxy adds no faults."""
         self.proxy.has_faults = False
         for worker in self.workers:
             if worker.thaw is not None:
@@ -187,9 +187,9 @@ class RemoteFleet:
                 assert worker.program.stop() == 0, "".join(worker.program.log[-20:])
 
     def replay(self, sample: int) -> int:
-        """Send some ends once more to a fresh API, and their opposites, which it must refuse.
+        """Restart the API, send some ends again, and send their opposites, which the API must refuse.
 
-        The proxy records the answers to the ends. Return their number.
+        The proxy records the answers to the repeated ends. Return the number of these ends.
         """
         self.kill_api()
         self.api.address()

@@ -1,7 +1,7 @@
 """A program of a requester that uses only the SDK. It submits jobs, watches them and verifies webhooks.
 
-`test_sdk_alone.py` runs it in an environment with httpx and no other package. It prints the address of its
-receiver, reads one JSON document (url, api_key, secret, request), and prints what it saw.
+`test_sdk_alone.py` runs this program in an environment with httpx and no other package. The program prints
+the address of its receiver, reads one JSON document (url, api_key, secret, request), and prints its results.
 """
 
 import asyncio

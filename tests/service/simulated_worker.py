@@ -1,7 +1,6 @@
-"""A remote worker without media: a program that claims over HTTP and takes each job through its steps.
-
-It has the real `HttpPlane`, lease keeper and recorder. The metadata of a job says what its attempts do. The
-program appends to a journal, which survives a SIGKILL.
+"""A simulated remote worker: a program that claims over HTTP and reports each step of a job, without media.
+The program uses the real `HttpPlane`, lease keeper and recorder. The metadata of a job controls its attempts.
+The program appends each event to a journal, whose lines survive a SIGKILL.
 """
 
 import json
@@ -38,7 +37,7 @@ _LONGEST_STEP_S = 0.02
 
 
 class Journal:
-    """Lines of JSON, each written by one system call."""
+    """A file of JSON lines. One system call writes a whole line."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -49,7 +48,10 @@ class Journal:
 
 
 class LeaseWatch:
-    """Remembers until when each lease held, because a lost lease does not tell it any more."""
+    """A record of the time until which each lease is valid.
+
+    The plane forgets this time when a lease is lost.
+    """
 
     def __init__(self, plane: HttpPlane, keeper: JobLeaseKeeper) -> None:
         self._plane, self._keeper = plane, keeper

@@ -15,7 +15,7 @@ _PICTURE = ("-f", "lavfi", "-i", "testsrc2=size=160x90:rate=25:duration=4")
 _SOUND = ("-f", "lavfi", "-i", "sine=frequency=440:duration=4")
 _X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "25", "-b:v", "2M", "-c:a", "aac")
 _FILM = (*_PICTURE, *_SOUND, *_X264)
-# The arguments that make a source in each container from which an encode may begin early.
+# The arguments that make sources whose encode may begin during the fetch, one for each container.
 STREAMED = {
     "front.mp4": (*_FILM, "-movflags", "+faststart"),
     "film.mkv": _FILM,
@@ -41,7 +41,7 @@ def make_source(path: Path, arguments: tuple[str, ...]) -> Path:
 
 @contextmanager
 def held_back(proxy: S3Proxy, name: str, share: float = 0.7) -> Iterator[threading.Event]:
-    """Send this share of a source, and hold back the rest until the event is set or the block ends."""
+    """Send this share of a source. Hold back the rest until the yielded event is set or the block ends."""
     go_on = threading.Event()
 
     def answer(call: Call) -> Reply:

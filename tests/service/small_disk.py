@@ -9,7 +9,7 @@ from tests.service.worker_harness import FakeDisk
 
 
 class SimulatedDisk(FakeDisk):
-    """The free space of a simulated disk of `size` bytes that holds only the work directory."""
+    """The free space of a simulated disk of `size` bytes, on which only the work directory uses space."""
 
     def __init__(self, size: int, root: Path) -> None:
         super().__init__()
@@ -20,14 +20,14 @@ class SimulatedDisk(FakeDisk):
         for path in self._root.rglob("*"):
             try:
                 used += path.stat().st_size
-            except FileNotFoundError:  # the attempt ended and deleted it
+            except FileNotFoundError:  # the attempt ended and deleted the file
                 continue
         return self._size - used
 
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[FakeDisk]:
-    """Make `folder` on a disk of `size` bytes. Yield the function that measures its free space."""
+    """Make `folder` on a disk of `size` bytes. Yield a function that measures the free space of this disk."""
     folder.mkdir()
     mount = ["/bin/mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode != 0:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=
 
 
 def await_attempt(store: Store, job_id: str, matches: Callable[[AttemptRow], bool]) -> AttemptRow:
-    """Return the latest attempt once it matches. Meanwhile, sweep as a worker would."""
+    """Wait until the latest attempt matches, and return it. Meanwhile, sweep as a worker would."""
     with closing(store.database.listen(Topic.INBOX)) as commits:
         for _ in range(int(TIMEOUT_S * 10)):
             attempts = store.jobs.attempts(job_id)

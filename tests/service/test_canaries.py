@@ -72,7 +72,7 @@ def store_url(tmp_path: Path, clip: Path, installation: Installation) -> Iterato
 
 @pytest.mark.usefixtures("large_cores", "media")
 def test_no_secret_is_found_where_the_planted_value_is(installation: Installation, store_url: str) -> None:
-    """The value `planted` is put in the places of possible leaks, to prove that the search finds it there."""
+    """The value `planted` is put into every place that may leak, to prove that the search works there."""
     secrets, planted = _secrets_of(installation), mint("planted")
     places: dict[str, bytes] = {}
     program = installation.start("serve", "--port", "0", **_SETTINGS)
@@ -129,7 +129,7 @@ def _secrets_of(installation: Installation) -> dict[str, str]:
 
 @contextmanager
 def _careless_leaks(installation: Installation, planted: str) -> Iterator[None]:
-    """Run a process that has the planted value, and keep a file with it, as a worker with leaks would."""
+    """Put the planted value into a process and into a file, as a worker with leaks would."""
     (installation.work / "careless").write_text(planted)
     code = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -168,7 +168,7 @@ def _stop_ffmpeg(worker: int) -> None:
 def _use_keys(
     installation: Installation, client: Client, secrets: Mapping[str, str], planted: str
 ) -> Iterator[Job]:
-    """Run jobs with right keys, with an HLS key, with wrong keys, and with wrong keys that are replaced."""
+    """Run jobs with right keys, an HLS key, wrong keys, and wrong keys that are then replaced."""
     right = installation.s3.document(session_token=secrets["token"])
     wrong = installation.s3.document(secret_access_key=secrets["wrong key"])
     encrypted = [_encrypted(secrets["HLS key"])]
@@ -202,7 +202,7 @@ def _encrypted(key: str) -> dict[str, Any]:
 def _use_signatures(
     installation: Installation, client: Client, secrets: Mapping[str, str], store_url: str
 ) -> Iterator[Job]:
-    """Run jobs with signed URLs that the store accepts, with URLs that it refuses, and of a refused host."""
+    """Run jobs with signed URLs: one is accepted by the store, one is refused, and one has a refused host."""
     query = f"?X-Amz-Signature={secrets['signature']}"
     hook = {"status_webhook_url": installation.receiver.hook_url}
     for source in (f"{store_url}/clip.mp4", f"{store_url}/refused.mp4", "https://localhost:9/clip.mp4"):
@@ -259,7 +259,7 @@ def _database_of(installation: Installation) -> dict[str, bytes]:
 
 
 def _check_search(places: Mapping[str, bytes], planted: str) -> None:
-    """Check that the search finds the planted value in places of every kind."""
+    """Check that the search finds the planted value in every kind of place."""
     found = {where for _, where in find_leaks({"planted": planted}, places)}
     kinds = {where.split()[0] for where in places}
     assert kinds == {"log", "cmdline", "environ", "file", "column", "webhook", "answer", "shown"}

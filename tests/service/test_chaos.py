@@ -28,7 +28,7 @@ _event = job_outbox_events.c
 
 _REQUESTERS = 12
 _TIMEOUT_S = 300.0
-# The mean number of signs of progress between two kills. A job without faults gives seven.
+# The mean count of `Progress` between two kills. A job without faults adds seven.
 _MEAN_PROGRESS = 16
 _SETTINGS = {
     "EUTERPE_LEASE_TTL_MS": "2000",
@@ -37,7 +37,8 @@ _SETTINGS = {
     "EUTERPE_OUTBOX_MAX_ATTEMPTS": "100",
 }
 
-# The default number of attempts is for a service that restarts once. Here, it restarts many times.
+# The default number of tries is enough for a service that restarts once. In this test, it restarts many
+# times.
 _RETRY = RetryPolicy(attempts=1000)
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    """Run the demo without Spark until it serves its page. Interrupt it at the end."""
+    """Start the demo without Spark, and return when it serves its page. Interrupt the demo at the end."""
     command = [sys.executable, "-m", "euterpe", "demo", "--page", "--dir", str(folder)]
     environ = {**os.environ, "JAVA_HOME": str(folder)}
     with subprocess.Popen(
@@ -51,7 +51,7 @@ def address(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def opened(address: str, width: int = 1280, height: int = 1000) -> Iterator[WatchedPage]:
-    """Open the page. At the end, check that it had no error and loaded nothing from elsewhere."""
+    """Open the page. At the end, check that the page had no errors and loaded nothing from other hosts."""
     with browser_page(width, height) as watched:
         warnings: list[str] = []
         watched.page.on("console", lambda message: warnings.append(f"{message.type}: {message.text}"))
@@ -69,9 +69,10 @@ def opened(address: str, width: int = 1280, height: int = 1000) -> Iterator[Watc
 
 
 def difference(shown: NDArray[np.uint8], wanted: NDArray[np.uint8]) -> float:
-    """Return the mean difference of two pictures, without the lower lines, which the time covers.
+    """Return the mean difference of two pictures, without the lower lines, which the time label covers.
 
-    The element may begin between two lines of the screen, so use the better of two offsets.
+    The element may begin between two lines of the screen, so compare at two offsets and use the better
+    result.
     """
     height, width, _ = wanted.shape
     above = height - 30
@@ -90,7 +91,7 @@ def wait_until(page: Page, condition: str) -> None:
 
 
 def hover(page: Page, share: float) -> None:
-    """Move the pointer to the position on the seek bar that is this share of the film."""
+    """Move the pointer to a position on the seek bar, given as a share of the film's duration."""
     box = page.locator("#seek input").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 8 + share * (box["width"] - 16), box["y"] + box["height"] / 2)

@@ -1,6 +1,7 @@
-"""Tests of a cancel and of SIGKILL in each step: no child after 2 s, no files, and the same bytes by a retry.
+"""Tests of a cancel and of SIGKILL in each step.
 
-The 2 s begin with the cancel or the kill, and the tests wait for the end of each process by its pidfd.
+2 s after the cancel or the kill, no child runs. No files remain, and a retry makes the same bytes. The tests
+wait for the end of each process by its pidfd.
 """
 
 import os
@@ -38,7 +39,7 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 
 ROOT = Path(__file__).parents[2]
 NO_CHILD_AFTER_S = 2.0
-LEAST_EARLY_BYTES = 1000  # the film of a test is larger, so it is sent before its verification
+LEAST_EARLY_BYTES = 1000  # the film of each test is larger, so the worker sends it before its verification
 Output = dict[str, Any]
 FILM: Output = {"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 90}}
 HLS: Output = {
@@ -53,10 +54,10 @@ LOUD: Output = {"name": "loud", "type": "m4a", "audio": {"loudness": {"target": 
 
 @dataclass(frozen=True)
 class Step:
-    """A step in which an attempt can be held.
+    """A step in which a test can block an attempt.
 
-    It is held in a child with `task`, in a `request` to the store (a method and a part of the target), or in
-    both at the same time.
+    The attempt blocks in a child with `task`, in a `request` to the store (a method and a part of the
+    target), or in both at the same time.
     """
 
     name: str
@@ -86,11 +87,11 @@ STEPS = (
     Step("package", "read_segments"),
     Step("align", "align_decode_times"),
     Step("upload", request=("PUT", "/film.mp4"), phases=("uploading",)),
-    # The first ffmpeg of these jobs measures.
+    # In these jobs, the first run of ffmpeg is a measurement.
     Step("loudness", "ffmpeg", outputs=("loud",)),
     Step("search", "ffmpeg", outputs=("aimed",)),
     Step("search-score", "read_quality_logs", outputs=("aimed",)),
-    # The ffmpeg of this job encodes, and decodes what it has encoded.
+    # In this job, ffmpeg encodes the film and also decodes its own output.
     Step("loopback", "ffmpeg", outputs=("scored",)),
     Step("score", "read_quality_logs", outputs=("scored",)),
     Step("copy", "ffmpeg", outputs=("copied",)),
@@ -114,7 +115,10 @@ def outputs_of(step: Step, bucket: str) -> list[Output]:
 
 
 def add_sources(bucket: Path) -> None:
-    """Put a film of two seconds with sound and subtitles, which can be copied, and a logo into a bucket."""
+    """Put a film and a logo into a bucket.
+
+    The film has two seconds of pictures, sound and subtitles to copy.
+    """
     titles = bucket / "titles.srt"
     titles.write_text("1\n00:00:00,200 --> 00:00:00,800\nHello\n")
     picture = "-f lavfi -i testsrc2=size=320x180:rate=25:duration=2"
@@ -147,20 +151,20 @@ def held_at(harness: WorkerHarness, proxy: S3Proxy, step: Step) -> Iterator[list
 
 def assert_unpublished(folder: Path, step: Step) -> None:
     """Check that nothing is visible before the upload, and no playlist or manifest during the upload."""
-    # `rclone serve s3` keeps the parts of an upload in hidden files.
+    # `rclone serve s3` stores the parts of an upload in hidden files.
     found = {path.name for path in folder.rglob("[!.]*") if path.is_file()}
     assert not [name for name in found if step.name != "upload" or name.endswith((".m3u8", ".mpd"))]
 
 
 @pytest.fixture(scope="module")
 def expected() -> dict[tuple[str, ...], list[tuple[str, str]]]:
-    """Return a dictionary for the checksums of the first job with these outputs that ran to its end."""
+    """Return an empty dictionary, in which tests store the checksums of the first job with these outputs."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def titled(bucket: Path) -> Path:
-    """Return the bucket of the worker with the sources of these tests."""
+    """Return the worker's bucket, with the sources of these tests."""
     add_sources(bucket)
     return bucket
 
@@ -188,7 +192,10 @@ def uninterrupted(
 
 
 def await_no_child(harness: WorkerHarness, within_s: float) -> None:
-    """Wait until the worker has no child. A held child that has already ended is followed by another one."""
+    """Wait until the worker has no child.
+
+    If the blocked child has already ended, the worker starts another one, so check again after each end.
+    """
     deadline = monotonic() + within_s
     while pids := harness.sandbox.children():
         with closing(ProcessWatch()) as children:
@@ -228,7 +235,7 @@ def test_a_cancel_leaves_nothing_and_a_retry_makes_the_same_bytes(
 
 @pytest.fixture
 def proxied(installation: Installation) -> Iterator[S3Proxy]:
-    """Yield a proxy in front of the store of the installation."""
+    """Yield a proxy in front of the installation's object store."""
     proxy = S3Proxy(installation.s3)
     with Server(http_handler(proxy)) as server:
         installation.environ["EUTERPE_STORAGE_ENDPOINTS"] += f",http://{server.pair}"
@@ -290,7 +297,7 @@ def await_held(worker: Program) -> None:
 
 
 def hold(installation: Installation, step: Step) -> Program:
-    """Start a worker that is held in this step of its first job."""
+    """Start a worker that blocks in this step of its first job."""
     least_early = LEAST_EARLY_BYTES if step.is_early else LEAST_EARLY
     environ = {**installation.environ, **_SHORT_LEASE, "PYTHONPATH": str(ROOT)}
     arguments = (step.task or "none", str(least_early))

@@ -22,7 +22,7 @@ from euterpe.storage.errors import SideCode
 
 PACKAGE = Path(euterpe.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "errors.md"
-# The calls that take a code as their first argument.
+# The functions whose first argument is an error code.
 _CALLS = ("StorageError", "JobError", "MediaError", "WorkerFault", "_error", "__init__")
 _CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
@@ -69,7 +69,7 @@ def _literals(node: ast.AST) -> Iterator[str]:
 
 
 def leaf_codes(kind: type[EuterpeError]) -> set[str]:
-    """Return the codes of all descendants of this class that have no subclasses."""
+    """Return the codes of the classes below this class that have no subclasses."""
     kinds = kind.__subclasses__()
     return {code for each in kinds for code in leaf_codes(each)} if kinds else {kind.code}
 

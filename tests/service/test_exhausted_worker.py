@@ -13,7 +13,7 @@ from tests.service.worker_harness import TIMEOUT_S
 
 
 def lower_the_limit(worker: Program, spare: int) -> tuple[int, int]:
-    """Limit the worker to `spare` free descriptors. Return the previous limits."""
+    """Limit the worker to `spare` free file descriptors. Return the previous limits."""
     before = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
     numbers = [int(entry.name) for entry in Path(f"/proc/{worker.pid}/fd").iterdir()]
     resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (max(numbers) + 1 + spare, before[1]))
@@ -31,7 +31,7 @@ def test_a_worker_without_descriptors_charges_no_job(installation: Installation,
     worker = installation.start("worker")
     worker.await_log("worker_started")
     with installation.store() as store:
-        first = submit(installation, store)  # opens the connections that the worker keeps
+        first = submit(installation, store)  # this job makes the worker open the connections that it keeps
         await_attempt(store, first, lambda row: row.outcome == "succeeded")
         for spare in (0, 3, 6):
             before = lower_the_limit(worker, spare)

@@ -1,4 +1,4 @@
-"""Test programs whose Postgres server is killed or stopped while jobs run, and comes back."""
+"""Test programs whose Postgres server is killed or stopped while jobs run, and is started again."""
 
 import os
 import signal

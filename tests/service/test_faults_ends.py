@@ -24,7 +24,7 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 
 @pytest.fixture
 def ffmpeg(harness: WorkerHarness) -> Gate:
-    """Return the gate of the next ffmpeg, which is stopped by SIGSTOP, so that it never ends by itself."""
+    """Return a gate for the next ffmpeg, which gets SIGSTOP, so that it cannot finish."""
     return freeze_next_ffmpeg(harness)
 
 
@@ -102,7 +102,7 @@ def test_a_fetch_beyond_the_jobs_time_is_ended(harness: WorkerHarness, proxy: S3
 def test_a_store_that_says_nothing_holds_no_slot_beyond_the_jobs_time(
     harness: WorkerHarness, proxy: S3Proxy, method: str
 ) -> None:
-    """In an earlier version, five tries of half a minute each held the slot beyond the timeout of the job."""
+    """In an earlier version, five tries of half a minute each could outlast the timeout of the job."""
     gate = Gate()
 
     def hold(call: Call) -> Reply:
@@ -213,7 +213,7 @@ def test_a_bug_in_a_claim_does_not_end_the_claims(
 def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker may lack a key during a key rollout. This must not be charged to the job."""
+    """During a key rollout, a worker may lack a key. The job must not be charged for this."""
     real = harness.store.credentials.open
 
     def fail_once(_: object) -> None:
@@ -252,7 +252,7 @@ def test_nothing_is_published_once_the_lease_is_lost(harness: WorkerHarness, ffm
     job_id = harness.submit(credentials=harness.keys, output={"url": prefix})
     with ffmpeg.held():
         (control,) = harness.worker.lease_keeper.held()
-        # A sweep by another worker would end the claim in the same way.
+        # The release ends the claim in the same way as a sweep by another worker.
         harness.tools.plane.release(control.job, reason=None, timings={})
         second_ffmpeg = freeze_next_ffmpeg(harness)
         harness.worker.lease_keeper.beat()

@@ -33,14 +33,14 @@ def store(url: str, ring: Any) -> Iterator[Store]:
 
 
 class Requester:
-    """A requester to whom events are sent, and their outcomes."""
+    """A requester that gets events, and the outcomes of their deliveries."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._outbox = store, watch(store)
         self._requester = store.requesters.create("newsroom")
 
     def send_event(self, url: str) -> EventRow:
-        """Send the first event of a new job to `url`. Return its row once delivered or a dead letter."""
+        """Send the first event of a new job to `url`. Return the row of the event after its last delivery."""
         (job_id,) = add_events(self._store, self._requester, url)
         event_id = self._store.jobs.events(job_id)[-1].event_id
 

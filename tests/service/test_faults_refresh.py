@@ -31,7 +31,7 @@ FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 class TokenStore:
     """An object store that checks session tokens.
 
-    `accepted` has the valid tokens, `used` has the tokens of the calls.
+    `accepted` has the valid tokens. `used` has the tokens that calls have sent.
     """
 
     def __init__(self, proxy: S3Proxy) -> None:
@@ -48,7 +48,10 @@ class TokenStore:
         return self.answer_accepted(call) if token in self.accepted else FORBIDDEN
 
     def expire_at(self, method: str, part: str) -> None:
-        """Fail or cut off the first call that matches. After that, accept only the second token."""
+        """Refuse the first matching call, or cut off its response.
+
+        After that, accept only the second token.
+        """
 
         def answer_accepted(call: Call) -> Reply:
             if call.method != method or part not in call.target:

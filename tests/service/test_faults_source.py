@@ -34,9 +34,9 @@ def host(harness: WorkerHarness) -> Iterator[HostSource]:
 
 
 def announcing(size: int | None, *bodies: bytes, etag: str = "") -> Serve:
-    """Return a handler that answers a one-byte range with `size`, and a full request with the next body.
+    """Return a handler that announces `size` in its answer to a range of one byte.
 
-    After a full request, it closes the connection.
+    It answers each full request with the next body, and then closes the connection.
     """
     rest, identity = [*bodies], f"etag: {etag}\r\n" if etag else ""
 

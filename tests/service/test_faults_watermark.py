@@ -1,4 +1,4 @@
-"""Test watermarks of real jobs: one fetch, error codes of their own, sealed signatures, and removal."""
+"""Test watermarks of real jobs: the number of fetches, error codes, sealed signatures, and removed files."""
 
 import socket
 from collections.abc import Callable, Iterator

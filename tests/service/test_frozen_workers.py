@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=
 
 @pytest.fixture
 def proxy(installation: Installation) -> Iterator[S3Proxy]:
-    """Yield a proxy in front of the object store. The settings allow both endpoints."""
+    """Yield a proxy in front of the object store. The settings allow the proxy and the store as endpoints."""
     proxy = S3Proxy(installation.s3)
     with Server(http_handler(proxy)) as server:
         installation.environ["EUTERPE_STORAGE_ENDPOINTS"] += f",http://{server.pair}"
@@ -113,7 +113,10 @@ def _finish_by_another(installation: Installation, job_id: str) -> None:
 
 
 def _continue_and_check(installation: Installation, client: Client, frozen: Program) -> None:
-    """Continue the worker: it must lose the lease, leave nothing behind and run the next job."""
+    """Resume the worker.
+
+    Check that it notices the lost lease, leaves no process or file, and runs the next job.
+    """
     os.kill(frozen.pid, signal.SIGCONT)
     frozen.await_log("lease_lost")
     assert len(descendants(frozen.pid)) == 1, "nothing-left: processes"

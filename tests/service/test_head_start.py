@@ -1,4 +1,4 @@
-"""Tests of encodes that begin before their source is complete: they make the same bytes, or are discarded."""
+"""Tests of encodes that begin during the fetch of the source: they make the same bytes, or are discarded."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def eager(
 
 @pytest.fixture
 def gate(eager: WorkerHarness, proxy: S3Proxy) -> Gate:
-    """Return a gate that holds the thread of an attempt's encode when its ffmpeg has started."""
+    """Return a gate that blocks the thread of the encode as soon as its ffmpeg has started."""
     del proxy  # the fixture resets the proxy
     gate = Gate()
     eager.sandbox.on_ffmpeg = lambda _: gate.pass_through()

@@ -68,7 +68,7 @@ def test_a_portrait_clip_of_a_phone_becomes_a_stream_with_a_poster_and_a_seek_ba
     assert (done.warnings or []) == []
     out = media / "out"
 
-    # The stream has two upright sizes, for HLS and DASH players, with all pictures from 0 on.
+    # The stream is for HLS and DASH players. It has two portrait sizes, with all pictures from 0 on.
     stream = output(done, "stream")
     assert (stream["url"], stream["duration_seconds"]) == ("s3://media/out/stream/master.m3u8", SECONDS)
     variants = hls_variants(out / "stream" / "master.m3u8")
@@ -95,7 +95,7 @@ def test_a_portrait_clip_of_a_phone_becomes_a_stream_with_a_poster_and_a_seek_ba
 
 
 def number_at(folder: Path, place: str) -> int:
-    """Return the number on the thumbnail at this position of a sheet, such as `1.jpg#xywh=0,0,90,160`."""
+    """Return the number that a thumbnail shows. `place` is its position, such as `1.jpg#xywh=0,0,90,160`."""
     name, _, area = place.partition("#xywh=")
     left, top, width, height = map(int, area.split(","))
     luma = plane(next(frames(folder / name))[1])

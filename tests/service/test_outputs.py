@@ -48,7 +48,7 @@ def test_the_files_of_an_output_are_listed(harness: WorkerHarness) -> None:
 
 
 def test_of_two_jobs_with_one_output_name_the_later_one_fails(harness: WorkerHarness, proxy: S3Proxy) -> None:
-    """The file of the later job would replace the file that the status of the first job describes."""
+    """The later job must not replace the file that the status document of the first job describes."""
     prefix = {"url": f"s3://{harness.bucket.name}/shared/"}
     gate = proxy.gate("GET", "clip.mp4")
     later = harness.submit(credentials=harness.keys, output=prefix, outputs=[video(180)])

@@ -158,7 +158,10 @@ def test_an_api_alone_says_nothing_of_a_sandbox(installation: Path) -> None:
 
 
 def test_no_process_of_the_same_user_reads_the_memory_of_a_service(installation: Path) -> None:
-    """A child without Landlock could try to read it. Like the worker here, the reader has no capabilities."""
+    """A child without Landlock could try to read this memory.
+
+    The reader in this test has no capabilities, like the worker.
+    """
     with serving(installation, _BOTH, **_ACCEPTED) as (program, _):
         program.await_log("worker_started")
         reader = "import sys; open(f'/proc/{sys.argv[1]}/environ')"

@@ -1,6 +1,6 @@
-"""Test that remote workers lose nothing and do nothing twice, whatever the network does.
+"""Test that remote workers lose no job and run no attempt twice, whatever faults the network has.
 
-A faulty proxy loses, doubles, delays and reorders calls, the API is killed and started again, and workers are
+A faulty proxy loses, doubles, delays and reorders calls. The API is killed and started again. Workers are
 killed, or frozen for longer than a lease.
 """
 
@@ -44,7 +44,7 @@ def check_run(folder: Path, url: str, *, seed: int, jobs: int, disturbances: int
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_job_ends_once_and_no_answer_changes(tmp_path: Path, url: str, seed: int) -> None:
-    # 500 jobs and more kills take more than 20 s on two cores.
+    # A run with 500 jobs and more kills would take more than 20 s on two cores.
     check_run(tmp_path, url, seed=seed, jobs=200, disturbances=4)
 
 
@@ -66,7 +66,7 @@ def test_the_storm_notices_a_replay_without_the_attempt_check(tmp_path: Path, ur
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_the_storm_notices_a_unique_claim_id(tmp_path: Path, url: str) -> None:
-    """A claim that takes two jobs fails, and the claims of all others with it."""
+    """With the unique index, a claim of two jobs fails, and so do all claims in the same transaction."""
     with running_fleet(tmp_path, url, seed=0) as fleet:
         with fleet.store.database.transaction() as connection:
             connection.exec_driver_sql("CREATE UNIQUE INDEX broken ON job_attempts (claim_id)")

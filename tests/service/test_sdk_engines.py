@@ -162,7 +162,7 @@ def _expect(kind: type[E], call: Callable[..., object], *arguments: object) -> E
 
 @contextmanager
 def _without_jobs_table(installation: Installation) -> Iterator[None]:
-    """Rename the table of jobs during the block, so that the server fails."""
+    """Rename the table of jobs during the block, so that the server answers with an internal error."""
     with installation.store() as store:
         with store.database.transaction() as connection:
             connection.execute(sa.text("ALTER TABLE inbox_jobs RENAME TO renamed"))

@@ -34,7 +34,7 @@ def test_a_clip_becomes_a_film_and_its_requester_hears_of_it(installation: Insta
 
 
 def own_storage_request(installation: Installation) -> dict[str, Any]:
-    """Return the job with its own storage from docs/integrate.md, with the address and keys of our store."""
+    """Return the request for own storage from docs/integrate.md, with the keys and address of our store."""
     page = (Path(__file__).parents[2] / "docs" / "integrate.md").read_text()
     section = page.partition("### Storage of your own\n")[2]
     (text,) = re.findall(r"^```json\n(.*?)^```$", section.partition("\n### ")[0], re.DOTALL | re.MULTILINE)

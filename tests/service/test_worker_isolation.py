@@ -59,7 +59,7 @@ def test_fair_a_lying_source_size_is_the_jobs_own_permanent_failure(
 
 
 class EndlessSource:
-    """A source that announces no size, sends `size` bytes, and then keeps the connection open."""
+    """A server that announces no size, sends `size` bytes, and then keeps the connection open."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -128,7 +128,7 @@ def test_fair_a_source_that_announces_the_disk_of_others_waits_for_it_and_pays_n
             waiting = harness.await_status(large, JobStatus.QUEUED)
             assert (waiting.error_code, waiting.attempt_count) == ("waits_for_disk", 0)
         assert harness.await_end(other).attempt_count == 1
-        # `large` is fetched when no other job runs, and fails because it is not media.
+        # The worker fetches `large` when no other job runs. The job fails because the source is not media.
         assert harness.await_end(large).error_code == "source_not_media"
         assert harness.store.jobs.get(large).attempt_count == 1
 

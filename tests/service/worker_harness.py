@@ -121,7 +121,7 @@ class FakeDisk:
 
 
 class WatchedSandbox(Sandbox):
-    """The real sandbox. It passes the next ffmpeg that starts to `on_ffmpeg`."""
+    """The real sandbox, which calls `on_ffmpeg` with the next ffmpeg that it starts."""
 
     on_ffmpeg: Callable[[Child], None] | None = None
     on_child: Callable[[str, Child], None] | None = None
@@ -130,7 +130,7 @@ class WatchedSandbox(Sandbox):
     def stop_next(self, step: str, then: Callable[[int], object]) -> None:
         """Stop the next child of this task, or the next "ffmpeg", by SIGSTOP. Then call `then` with its pid.
 
-        The child of a small file may end before it can be stopped. Then call `then` all the same.
+        A child with a small file may end before it can be stopped. In this case, `then` is called too.
         """
 
         def stop(found: str, child: Child) -> None:
@@ -153,7 +153,7 @@ class WatchedSandbox(Sandbox):
         return child
 
     def break_helper(self, phase: str, times: int = 1) -> None:
-        """Kill the helper during the next `times` children of `phase`: "encode", "probe" or "inspect"."""
+        """Kill the helper during the next `times` children of `phase` ("encode", "probe" or "inspect")."""
         self._breaks_at, self._breaks_left = phase, times
 
     def kill_helper(self) -> None:
@@ -183,14 +183,18 @@ class WatchedSandbox(Sandbox):
             return super()._send(fds)
         self._breaks_now = False
         assert self._helper is not None
-        # A child that probes a small file may end before a signal, so the helper is stopped before it forks.
+        # A child that probes a small file may end before a signal arrives, so stop the helper before it
+        # forks.
         os.kill(self._helper.pid, signal.SIGSTOP)
         super()._send(fds)
         return self.kill_helper()
 
 
 def _stop_once_bound_to_helper(pid: int) -> None:
-    """Stop a child once it has set its parent-death signal. Right after that, the child blocks SIGTERM."""
+    """Stop a child after it has set its parent-death signal.
+
+    The blocked SIGTERM shows that it has done so.
+    """
     while True:
         os.kill(pid, signal.SIGSTOP)
         status = Path(f"/proc/{pid}/status").read_text().partition("SigBlk:")[2].split()[0]
@@ -200,9 +204,9 @@ def _stop_once_bound_to_helper(pid: int) -> None:
 
 
 class EncryptionGate:
-    """Call a function when this process begins to encrypt a segment. This step runs in no child.
+    """A hook that calls a function when this process begins to encrypt a segment. No child runs in this step.
 
-    The function is called in the thread of the attempt, which has just opened the unfinished file.
+    The hook runs in the thread of the attempt, just after the thread has opened the unfinished file.
     """
 
     _instance: ClassVar["EncryptionGate | None"] = None
@@ -273,7 +277,10 @@ class WorkerHarness:
         }
 
     def stop_in_background(self) -> threading.Thread:
-        """Drain the worker in a thread, with time to finish its attempts. Return the thread."""
+        """Drain the worker in a thread.
+
+        The drain has enough time to finish all attempts. Return the thread.
+        """
         thread = threading.Thread(target=self.worker.stop, kwargs={"drain_s": TIMEOUT_S})
         thread.start()
         return thread

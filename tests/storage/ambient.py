@@ -1,4 +1,7 @@
-"""A program that stats `in/a.mov` with given credentials, while its environment has an operator's."""
+"""A program that stats `in/a.mov` with given credentials.
+
+Its environment has the credentials of an operator.
+"""
 
 import json
 import sys

@@ -25,7 +25,7 @@ class Blob:
 
 
 class ConditionalStore:
-    """A fake of the uploads of S3, Google's XML API and Azure's blobs: in one PUT, in parts or in blocks.
+    """A fake of S3, Google's XML API and Azure's blobs, for uploads in one PUT, in parts or in blocks.
 
     With `conditional=False` it ignores conditions, as `rclone serve s3` does.
     """

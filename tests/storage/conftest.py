@@ -27,7 +27,7 @@ from tests.storage.fake_stores import Answer, http_handler
 Serve = Callable[[Answer], Server]
 PART = 500_000
 QUICK_RETRY = TransferRetry(first_pause_s=0.001)
-# Ranges for any source, however small it is and however fast its store.
+# Ranges are fetched for every source, even if it is small or its store is fast.
 EAGER = ParallelFetch(from_bytes=0, from_s=0.0, from_latencies=0.0, settle_s=0.0, idle_s=20.0, patience_s=0.2)
 
 
@@ -44,7 +44,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Yield a function that starts a store. The argument `answer` makes the responses of the store."""
+    """Yield a function that starts a store. Its argument `answer` creates the responses of the store."""
     with ExitStack() as stack:
         yield lambda answer: stack.enter_context(Server(http_handler(answer)))
 

@@ -32,7 +32,7 @@ def destination(
 class Download:
     """A fetch into a temporary file, and the size of each chunk.
 
-    `begun` is what an earlier fetch has written.
+    `begun` has the bytes that an earlier fetch has written.
     """
 
     begun: bytes = b""
@@ -71,12 +71,12 @@ class Download:
 
 
 class Fenced(Exception):
-    """An error instead of the error of a worker that has lost its lease."""
+    """An error that stands for the error of a worker that has lost its lease."""
 
 
 @dataclass
 class Upload:
-    """A put whose callbacks count the fence checks and the bytes of each chunk."""
+    """A put whose callbacks count the fence checks and record the size of each chunk."""
 
     fence_checks: int = 0
     chunks: list[int] = field(default_factory=list)

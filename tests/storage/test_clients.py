@@ -155,7 +155,7 @@ def test_azure_needs_credentials_to_be_found(open_storage: Callable[..., Storage
 
 
 def test_nothing_of_the_operators_environment_reaches_a_store(serve: Serve) -> None:
-    """The calls run in a process whose environment has every variable that the clouds' libraries read."""
+    """The calls run in a process whose environment has every variable that the cloud libraries read."""
     server, trap = serve(MemoryStore(**{"in/a.mov": b"media"})), serve(MemoryStore())
     documents = [S3, GS, AZ, AZ_KEY]
     done = subprocess.run(

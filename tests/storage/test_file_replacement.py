@@ -116,7 +116,10 @@ def test_a_file_that_was_replaced_before_the_end_is_reported(
 def test_files_of_one_attempt_without_tmpfile_do_not_remove_each_other(
     to: Callable[..., UploadDestination], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On NFS, a file has its part name before it is locked, so it looks as if its writer had ended."""
+    """On NFS, a part file gets its name before its lock.
+
+    Until the lock, it looks as if its writer had ended.
+    """
     really_open, created, go_on = os.open, threading.Event(), threading.Event()
 
     def open_without_tmpfile(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
@@ -143,7 +146,7 @@ def test_files_of_one_attempt_without_tmpfile_do_not_remove_each_other(
 def test_no_file_of_a_claim_is_published_before_the_parts_of_earlier_claims_are_removed(
     to: Callable[..., UploadDestination], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread of the attempt may be removing them."""
+    """Another thread of the attempt may still be removing these parts."""
     really_list, listing, checked = os.listdir, threading.Event(), threading.Event()
     was_early: list[bool] = []
 

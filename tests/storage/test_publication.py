@@ -1,4 +1,4 @@
-"""Tests of publication: an object stays as its job reports it, or the job ends with an error."""
+"""Tests of publication: an object stays as its job reported it, or the job ends with an error."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Tests of sources that several requests fetch: no mixture of two objects, and no thread that stays."""
+"""Tests of sources that several requests fetch: two objects are never mixed, and all threads end."""
 
 import errno
 import os
@@ -34,15 +34,14 @@ Fault = Callable[[Reply], Reply]
 
 
 def span_of(call: Call) -> tuple[int, int] | None:
-    """Return the exact range that a call requests. Return None for the front request and for the stat."""
+    """Return the range that a call requests, or None for the front request and for the stat."""
     asked = _EXACT.fullmatch(call.headers.get("range", ""))
     return (int(asked[1]), int(asked[2]) + 1) if asked and asked[0] != "bytes=0-0" else None
 
 
 @dataclass
 class RangeStore:
-    """A store whose response to the front request pauses after 100 KB, until it has answered some ranges.
-
+    """A store whose response to the front request pauses after 100 KB until it has answered some ranges.
     `fault` is applied to the responses to ranges, and `fault_of_front` to the response to the front request.
     """
 
@@ -50,7 +49,7 @@ class RangeStore:
     fault: Fault = lambda reply: reply
     fault_of_front: Fault = lambda reply: reply
     until: int = 3  # the number of ranges that end the pause
-    etag_at_end: str | None = None  # the ETag for a stat after the first range
+    etag_at_end: str | None = None  # the ETag of a stat that follows the first range
     spans: list[tuple[int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
@@ -167,7 +166,7 @@ def test_without_a_strong_etag_there_are_no_ranges(opened: Open, content: bytes,
 
 
 def wrong(reply: Reply, **headers: str) -> Reply:
-    """Return the reply with other headers, and with bytes that must not get into the file."""
+    """Return the reply with other headers, and with other bytes, which must not get into the file."""
     length = int(headers.get("content-length", len(reply.body)))
     return replace(reply, headers={**reply.headers, **headers}, body=bytes(length))
 
@@ -215,7 +214,7 @@ def test_a_range_that_is_not_what_was_asked_for_is_left_to_the_front(
 
 
 def test_an_object_that_is_replaced_between_ranges_is_never_mixed(opened: Open, content: bytes) -> None:
-    """The front request continues with the object that it began with, as a single request does."""
+    """The front request continues to read the old object, as a single request does."""
     store = RangeStore(content, until=NEVER)
 
     def replace_it(reply: Reply) -> Reply:
@@ -404,7 +403,7 @@ def test_the_threads_pause_until_their_bytes_are_counted(content: bytes) -> None
     download = Download()
 
     def look(_: OnWait) -> None:
-        """Wait until the threads have written what they may, and check whether they write more."""
+        """Wait until the threads have written as much as they may, and check that they do not write more."""
         assert download.target is not None
         if len(download.chunks) > 1:
             return

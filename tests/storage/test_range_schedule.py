@@ -14,7 +14,7 @@ COUNTS = st.integers(1, 300)
 
 
 class RangesOfASource(RuleBasedStateMachine):
-    """The front request and several holders of ranges, which write to a model of the file."""
+    """The front request and several range requests, all of which write to a model of the file."""
 
     def __init__(self) -> None:
         super().__init__()

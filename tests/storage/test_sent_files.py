@@ -92,7 +92,10 @@ def test_a_stale_worker_publishes_nothing_that_it_has_sent(
 def test_a_file_that_changed_after_it_was_sent_is_sent_again(
     serve: Serve, early: Callable[..., Storage], file: Path, changed: bytes
 ) -> None:
-    """The verified bytes must be published, even after a segment was joined or a process changed the file."""
+    """The verified bytes must be published, even if the file changed after it was sent.
+
+    A file changes when a segment is appended to it, or when another process writes to it.
+    """
     store = ConditionalStore()
     server = serve(store)
     to = early(server).destination(Output(url="s3://out/"), credentials(S3, server), OWNER)
@@ -126,7 +129,7 @@ def test_a_file_whose_parts_the_store_has_lost_is_sent_again(
     server = serve(store)
     to = early(server).destination(Output(url="s3://out/"), credentials(S3, server), OWNER)
     sent = send(to, file)
-    store.unfinished.clear()  # by a lifecycle rule, for example
+    store.unfinished.clear()  # as, for example, a lifecycle rule of the bucket does
     put(to, file, sent, lambda: None)
     assert store.objects["/out/film.mp4"].content == file.read_bytes()
 

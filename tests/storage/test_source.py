@@ -125,9 +125,9 @@ def test_a_store_that_sends_one_byte_per_try_is_given_up(opened: Open) -> None:
 
 
 def test_a_source_without_an_etag_is_not_resumed(opened: Open) -> None:
-    """In an earlier version, the rest came from another object of the same size.
+    """In an earlier version, the resumed fetch could continue with another object of the same size.
 
-    A job with mixed bytes succeeded.
+    A job with the mixed bytes then succeeded.
     """
     stores = iter((store_with(b"x" * 1000), store_with(b"y" * 1000)))
 

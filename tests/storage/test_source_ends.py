@@ -20,7 +20,7 @@ Open = Callable[[Answer], SourceObject]
 
 
 def nothing() -> None:
-    """Do not stop the transfer."""
+    """Do nothing, so that the transfer continues."""
 
 
 @pytest.fixture

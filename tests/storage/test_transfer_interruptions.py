@@ -121,7 +121,7 @@ def test_an_upload_that_hangs_is_not_sent_again_for_ever(
         with pytest.raises(StorageError) as failed:
             Upload().put(to, "mp4.mp4", small)
     assert (failed.value.code, failed.value.retry_class) == ("output_unreachable", RetryClass.TRANSIENT)
-    assert hanging.accepted <= 2 * 3  # two puts, and three tries of each request
+    assert hanging.accepted <= 2 * 3  # two puts, each with at most three tries
 
 
 def test_an_endpoint_without_a_listener_is_unreachable(open_storage: Callable[..., Storage]) -> None:

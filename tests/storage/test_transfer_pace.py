@@ -16,11 +16,11 @@ from tests.net.servers import Authority, Serve, Server, header
 from tests.storage.keys import AZ, GS, S3, credentials
 from tests.storage.storage_calls import Download, Upload, destination, source
 
-# By the clock of the tests, a drip of 100 bytes in 2 s is 50 bytes a second.
+# The slow peers send 100 bytes in each step of 2 s. By the clock of the tests, this is 50 bytes a second.
 WINDOW_S = 20.0  # shorter than the 30 s after which a request counts as idle
 STEP_S = 2.0
 STRICT = MinimumPace(bytes_per_s=1000, window_s=WINDOW_S)
-# Each drip has all bytes of a window, so that the pace is kept however late a thread is woken.
+# A single drip has enough bytes for a whole window, so the pace is kept even if a thread wakes late.
 LENIENT = MinimumPace(bytes_per_s=5, window_s=WINDOW_S)
 OFF = MinimumPace(bytes_per_s=0, window_s=WINDOW_S)
 SIZE = 10_000
@@ -31,8 +31,8 @@ DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
 class PeerClock:
     """A clock that only the slow peer advances, so that a busy machine does not count as a slow peer.
 
-    The peer pauses before it advances the clock, so that the other side already waits for it. If the other
-    side does not wait yet, the time does not count, and the peer takes another step.
+    The peer pauses before it advances the clock, so that the other side usually waits by then. If it does not
+    wait yet, the step does not count as waiting time, and the peer takes another step.
     """
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ def test_each_small_file_counts_as_a_second_of_the_pace() -> None:
 def test_disconnecting_after_each_chunk_is_too_slow_as_well(
     open_storage: Callable[..., Storage], clock: PeerClock
 ) -> None:
-    """Each try brings 64 KiB, which counts as progress. The pace of the transfer counts all tries."""
+    """Each try transfers 64 KiB, which counts as progress. The pace is measured over all tries together."""
     served = threading.Semaphore(0)
     weak = b'etag: W/"one"\r\n\r\n'  # a fetch with a weak ETag may be resumed, but fetches no ranges
 

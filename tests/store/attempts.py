@@ -38,7 +38,7 @@ def release(job: ClaimedJob, **fields: Any) -> ReleasedAttempt:
 
 
 def check_path(store: Store, job_id: str) -> list[str]:
-    """Check that each event follows the one before by an edge of the state table; return the statuses."""
+    """Check that each event is an allowed transition from the event before. Return the statuses."""
     types = event_types(store, job_id)
     path = [JobStatus.QUEUED, *(JobStatus(type_) for type_ in types if type_ != "progress")]
     for source, target in pairwise(path):

@@ -45,7 +45,7 @@ class Model:
         self._put_in_lane(job, now)
 
     def _put_in_lane(self, job: ModelJob, now: int) -> None:
-        """Put a queued job into the lane where it waits."""
+        """Move a queued job to DELAYED, BLOCKED or READY. Then admit jobs of groups."""
         if job.available_at > now:
             job.lane = Lane.DELAYED
         else:
@@ -93,7 +93,7 @@ class Model:
         job.canceling = False
         if available_at is not None:
             job.available_at = available_at
-        # A job that is released without a delay leaves its old lane and waits in its new lane at once.
+        # A job that is released without a delay moves to its new lane at once.
         job.lane = Lane.REST
         self._put_in_lane(job, now)
 

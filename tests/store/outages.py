@@ -16,7 +16,7 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.store import Store
 from tests import engines
 
-# The options of an engine that runs each statement in its own transaction and keeps no connection.
+# Engine options: each statement is a separate transaction, and no connection is kept.
 SINGLE_STATEMENTS: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "poolclass": sa.NullPool}
 
 
@@ -37,7 +37,10 @@ class Fragile(Protocol):
 
 
 class FragileSqlite:
-    """A database file whose folder is renamed. Stores drop connections, which could still use it."""
+    """A database file that becomes unavailable when its folder is renamed.
+
+    Stores then drop their connections, because an open connection could still use the file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._elsewhere = folder / "here", folder / "elsewhere"
@@ -64,7 +67,7 @@ class FragileSqlite:
 
 class FragileLibsql(engines.Libsql):
     def make_unavailable(self, *stores: Store) -> None:
-        del stores  # their connections break when the server dies
+        del stores  # the connections of the stores break when the server ends
         self.kill()
 
     def kill(self) -> None:
@@ -106,7 +109,7 @@ class FragilePostgres(engines.Postgres):
         with _waiting_for_exit([pid, *map(int, children)]) as pids:
             for process in pids:
                 os.kill(process, signal.SIGKILL)
-        # The killed server would count as running until its parent has reaped it, so its locks are removed.
+        # The killed server would count as running until its parent reaps it, so remove its lock files.
         for lock in (*self._server.pgdata.glob("postmaster.pid"), *self._server.pgdata.glob(".s.PGSQL.*")):
             lock.unlink()
 

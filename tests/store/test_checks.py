@@ -140,7 +140,7 @@ def test_a_value_that_the_driver_cannot_send_is_a_typed_error(store: Store) -> N
 def test_a_batch_of_the_largest_specs_is_enqueued_and_read_back(store: Store) -> None:
     """libSQL's server refuses messages over 16 MiB, and its client refuses answers over 4 MiB.
 
-    These specs have 24 MiB.
+    The specs of this batch have 24 MiB in total.
     """
     large = {**SPEC, "padding": "x" * 240_000}
     job_ids = enqueue(store, 100, spec=large)

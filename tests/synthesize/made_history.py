@@ -12,7 +12,7 @@ from euterpe.synthesize.block import block
 from euterpe.synthesize.history_plan import HistoryPlan
 
 Rows = list[dict[str, Any]]
-# A Wednesday at 15:00, which is the busiest hour.
+# The end of the history: a Wednesday at 15:00, which is the busiest hour.
 UNTIL_MS = 1_789_570_800_000
 # The jobs fill two blocks and a part of a third.
 PLAN = HistoryPlan(jobs=20_600, seed=7, until_ms=UNTIL_MS)

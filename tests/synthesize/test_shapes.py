@@ -11,7 +11,7 @@ from tests.synthesize.made_history import PLAN, UNTIL_MS, by, history
 JOBS = {row["job_id"]: row for row in history(PLAN, "jobs")}
 ATTEMPTS = history(PLAN, "attempts")
 HOUR_MS = 3_600_000
-# The test of the failure rate of one profile needs this many jobs.
+# The comparison of the failure rate of one profile needs this number of jobs.
 MANY = HistoryPlan(jobs=40_000, seed=11, until_ms=UNTIL_MS)
 
 
@@ -25,7 +25,7 @@ def profile(attempt: dict[str, Any]) -> str | None:
 
 
 def factors(name: str, ffmpeg: str) -> float:
-    """Return the geometric mean of the profile's speed with that version of ffmpeg."""
+    """Return the geometric mean of the encoding speeds of a profile with a version of ffmpeg."""
     own = [a for a in ATTEMPTS if profile(a) == name and a["ffmpeg"] == ffmpeg and a["cpu_seconds"]]
     return exp(mean(log(a["media_seconds"] * 1000 / a["encode_ms"]) for a in own))
 
@@ -99,5 +99,5 @@ def test_no_worker_has_more_than_its_slots() -> None:
         for _, step in edges:
             busy += step
             most = max(most, busy)
-        # Neighbouring blocks have different workers, and every second block has the same workers.
+        # Consecutive blocks have different workers, and blocks alternate between two sets of workers.
         assert most <= 8

@@ -25,7 +25,8 @@ from tests.store.jobs import enqueue
 from tests.synthesize.made_history import UNTIL_MS, Rows, by, history, rows
 
 PLAN = HistoryPlan(jobs=600, seed=21, until_ms=UNTIL_MS)
-# The first four requesters want no progress events, which the invariants of the store's tests do not cover.
+# The first four requesters want no progress events, because the invariants of the store do not cover these
+# events.
 QUIET = HistoryPlan(jobs=600, seed=22, until_ms=UNTIL_MS, requesters=4)
 
 
@@ -107,7 +108,7 @@ def test_an_unfinished_job_is_leased_or_queued(filled: Store) -> None:
 
 def test_a_worker_can_claim_unfinished_jobs(filled: Store, clock: SettableClock) -> None:
     left = [job.job_id for job in filled.jobs.page(limit=PLAN.jobs) if job.status not in FINISHED]
-    filled.inbox.sweep()  # by the clock of the store, all leases of the history have ended
+    filled.inbox.sweep()  # by the clock of the store, all leases of the history have expired
     clock.advance(DAY_MS)
     claimed = filled.inbox.claim("w1", 100, queues=("default", "express", "bulk"))
     assert claimed

@@ -22,7 +22,7 @@ def statuses_of(job_id: str) -> list[str]:
 
 
 def statuses_by_attempt(job_id: str) -> list[list[str]]:
-    """Return the statuses from each claim to the next."""
+    """Return one list of statuses for each attempt, from its claim until before the next claim."""
     found: list[list[str]] = []
     for status in statuses_of(job_id):
         if status == "claimed":

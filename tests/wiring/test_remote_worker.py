@@ -1,4 +1,4 @@
-"""Tests of a remote worker's settings: unusable ones are refused, and its first claim has the others."""
+"""Tests of a remote worker's settings: unusable ones are refused, and the first claim sends valid ones."""
 
 from collections.abc import Iterator
 from pathlib import Path

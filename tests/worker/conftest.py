@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the worker: a store on SQLite only, a claimed job, and a worker's tools."""
+"""Fixtures for the tests of the worker: a store (only on SQLite), a claimed job, and a worker's tools."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def plane(store: Store) -> Iterator[StorePlane]:
 
 @pytest.fixture
 def tools(plane: StorePlane, tmp_path: Path) -> Iterator[Tools]:
-    """Yield the tools of a worker that can reach only the test's own folder."""
+    """Yield the tools of a worker. Their storage policy allows only the folder of the test."""
     settings = Settings(work_dir=tmp_path / "work", storage_roots=(str(tmp_path),), min_free_bytes=0)
     with Egress(EgressPolicy(())) as egress:
         yield worker_tools(settings, plane, egress)

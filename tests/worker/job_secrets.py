@@ -14,7 +14,7 @@ CREDENTIALS = {
     "access_key_id": "AKIA",
     "secret_access_key": "secret",
     "region": "eu-1",
-    "endpoint": "http://127.0.0.1:1",  # not an allowed endpoint, so it is never called
+    "endpoint": "http://127.0.0.1:1",  # the policy does not allow this endpoint, so it is never called
 }
 
 

@@ -1,4 +1,4 @@
-"""The control plane of the tests: the one over the store, without a reachable requester."""
+"""The control plane of the tests: a `StorePlane` whose refresh calls reach no requester."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,5 +25,5 @@ def store_plane(store: Store, **options: Any) -> Iterator[StorePlane]:
 
 
 def claim_leased(store: Store, **options: Any) -> LeasedJob:
-    """Claim the only job, and return it as its worker sees it."""
+    """Claim the only job, and return it in the form that a worker gets."""
     return leased(claim_one(store, **options))

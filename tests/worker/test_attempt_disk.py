@@ -1,4 +1,4 @@
-"""Tests of what an attempt reports to the disk ledger: the source, the watermarks and the outputs."""
+"""Tests of the disk usage that an attempt reports to the disk ledger: source, watermarks and outputs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,8 @@ from euterpe.worker.tools import Tools
 from tests.media.clips import Clips
 from tests.worker.planes import claim_leased
 
-# Bytes that a report may lack: a file takes whole blocks, and ffmpeg writes between two measurements.
+# A report may be too low by this number of bytes: a file takes whole blocks, and ffmpeg writes between two
+# measurements.
 ROUNDING = 64 * 1024
 MARK_BYTES = 2_000_000
 

@@ -51,7 +51,7 @@ def run(store: Store, tools: Tools, folder: Path, *outputs: Mapping[str, object]
 def test_an_optional_output_whose_encode_fails_is_named_and_left_out(
     store: Store, tools: Tools, tmp_path: Path
 ) -> None:
-    """Such a job once failed, because the check required the file that was not made."""
+    """In an earlier version, such a job failed, because the check required the file that was not made."""
     job_id = run(store, tools, tmp_path, POSTER, {**FILM, "optional": True})
     row = store.jobs.get(job_id)
     assert row.status == "succeeded", row.last_error

@@ -1,4 +1,4 @@
-"""The conformance suite of `ControlPlane`: the same tests over the store, and over HTTP with a server."""
+"""The conformance tests of `ControlPlane`. All tests run with the store, and over HTTP with a server."""
 
 import time
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def plane(request: pytest.FixtureRequest, store: Store) -> Iterator[ControlPlane
 
 
 def claim(plane: ControlPlane, limit: int = 1) -> list[LeasedJob]:
-    """Claim until there are jobs: a claim may be empty although there are some."""
+    """Repeat the claim until it returns jobs, because a claim may return none although some are ready."""
     until = time.monotonic() + 30
     while not (jobs := plane.claim(limit, wait_s=1.0)):
         assert time.monotonic() < until
@@ -71,7 +71,7 @@ def advance(plane: ControlPlane, job: LeasedJob) -> None:
 
 
 def requeue(store: Store, clock: SettableClock) -> None:
-    """Let the lease run out, and sweep it; then make the job due."""
+    """Let the lease expire, sweep the job, and wait until the job is due."""
     clock.advance(LEASE_MS + 1)
     store.inbox.sweep()
     clock.advance(3_600_000)

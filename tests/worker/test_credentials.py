@@ -28,7 +28,10 @@ def provider(ring: LocalKeyRing) -> WatchedKeyProvider:
 
 @pytest.fixture
 def access(url: str, provider: WatchedKeyProvider) -> Iterator[CredentialAccess]:
-    """Yield access to credentials that expire in 30 s, without a wait for the keys."""
+    """Yield access to credentials that expire in 30 s.
+
+    The access does not wait for an unavailable key provider.
+    """
     with Store(url, provider, sweep_every_ms=0) as store, store_plane(store) as plane:
         expires_at = iso(int(time.time() * 1000) + 30_000)
         credentials = {**CREDENTIALS, "expires_at": expires_at}

@@ -148,7 +148,7 @@ def test_fair_a_disk_that_others_fill_is_no_fault_of_an_attempt(disk: Disk, ledg
 
 
 def test_an_endless_source_is_charged_even_when_others_shrink_its_share(disk: Disk) -> None:
-    """Otherwise, it would be released for ever, each time just before it reached its original share."""
+    """Otherwise, the job would be released for ever, each time just before it used its original share."""
     ledger = DiskLedger(disk, slots=1, min_free_bytes=RESERVE)
     endless = ledger.open()
     disk.write(endless, 399 * MIB)

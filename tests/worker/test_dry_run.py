@@ -1,4 +1,4 @@
-"""Tests of dry runs: the plan of a source of which only the beginning and the end were read."""
+"""Tests of dry runs, which plan a job after reading only the beginning and the end of its source."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dry_runs(folder: Path, clips: Clips, own_sandbox: Sandbox) -> Iterator[Make]:
-    """Yield a function that makes dry runs which can read the clips."""
+    """Yield a function that returns a `DryRuns` with access to the folder of the clips."""
     root = clips.make("film.mp4").parent
     with Egress(EgressPolicy(())) as egress:
         storage = Storage(StoragePolicy(roots=(root,)), egress)
@@ -165,7 +165,10 @@ def test_a_source_above_the_limit_is_refused(dry_runs: Make, clips: Clips) -> No
 def test_an_incomplete_sandbox_reads_nothing_and_blames_the_process(
     dry_runs: Make, clips: Clips, own_sandbox: Sandbox
 ) -> None:
-    """The API answers 503 to this code, and 500 to that of a worker that refuses to start."""
+    """The API answers 503 for this code.
+
+    The API would answer 500 for the code of a worker that refuses to start.
+    """
     own_sandbox.isolation = Isolation(no_network=True, no_files=False, few_system_calls=True)
     with pytest.raises(MediaError) as refused:
         dry_runs(requires_sandbox=True).plan(spec_of(clips.make("film.mp4").parent / "none.mp4"))

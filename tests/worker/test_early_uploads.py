@@ -59,7 +59,7 @@ def test_what_is_not_published_is_removed(bench: UploadBench) -> None:
 
 
 def test_the_newest_credentials_remove_what_is_not_published(bench: UploadBench) -> None:
-    """Those with which a file was sent an hour ago may have expired."""
+    """The credentials with which a file was sent an hour ago may have expired."""
     with bench.early() as early:
         offer(early, bench)
         assert early.take("film.mp4") is not None
@@ -125,7 +125,7 @@ def test_a_file_that_changed_is_published_as_it_is_now(bench: UploadBench) -> No
 
 
 def test_a_store_that_refuses_is_asked_once_and_the_upload_reports_it(job: LeasedJob, tmp_path: Path) -> None:
-    """Further tries would use up refreshes of the credentials, which the upload at the end may need."""
+    """Further tries would use up credential refreshes, which the upload at the end may need."""
     store = ConditionalStore()
 
     def answer(call: Call) -> Reply:
@@ -172,7 +172,7 @@ def test_a_file_that_is_offered_twice_is_published_once_and_nothing_is_left(benc
 
 
 def test_forgotten_files_may_be_removed_and_others_are_still_sent(bench: UploadBench) -> None:
-    """A discarded head start removes its files, and the next encode offers new ones of the same names."""
+    """A discarded head start removes its files. The next encode offers new files with the same names."""
     with bench.store.holding("PUT", "partNumber=1") as gate, capture_logs() as logs, bench.early() as early:
         offer(early, bench, "a.mp4", CONTENT * 4)
         gate.await_reached()

@@ -38,14 +38,15 @@ TIMEOUT_S = 60.0
 _SPECS: TypeAdapter[OutputSpecs] = TypeAdapter(OutputSpecs)
 FILM = _SPECS.validate_python([{"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 48}}])
 OTHER = _SPECS.validate_python([{"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 72}}])
-# The tags at the end of a Matroska file may name the language of a sound, which then is measured first.
+# The tags at the end of a Matroska file may change the language of a sound, and so the sound that is
+# measured.
 MEASURED = _SPECS.validate_python(
     [{"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 48}, "audio": {"loudness": {}}}]
 )
 
 
 class BrokenFile(SourceFile):
-    """A source of which the pipe cannot read the end."""
+    """A source whose end cannot be read by the thread that feeds the pipe."""
 
     def __init__(self, descriptor: int, expect: ObjectInfo) -> None:
         super().__init__(descriptor, expect)
@@ -60,7 +61,7 @@ class BrokenFile(SourceFile):
 
 @dataclass
 class Fetch:
-    """A source that is fetched step by step. Its early encode writes to `out`."""
+    """A source that is fetched step by step. The early encode of the source writes to the folder `out`."""
 
     sandbox: Sandbox
     content: bytes

@@ -152,7 +152,7 @@ def test_a_check_finds_a_sandbox_that_does_not_start(opened: Tools) -> None:
 
 
 def raised_from_none(error: StorageError, cause: Exception) -> StorageError:
-    """Return `error` in the state in which `raise error from None` leaves it in the handler of `cause`."""
+    """Return `error` as if `raise error from None` had raised it in an `except` block for `cause`."""
     error.__context__, error.__suppress_context__ = cause, True
     return error
 

@@ -38,7 +38,7 @@ from tests.worker.remote.answers import (
 )
 from tests.worker.remote.conftest import Clock, api_key, clock, connection, server
 
-__all__ = ["api_key", "clock", "connection", "server"]  # the fixtures of the parts
+__all__ = ["api_key", "clock", "connection", "server"]  # fixtures that this module imports
 
 ERROR = JobError(ErrorCode.SOURCE_NOT_FOUND, "no such object", "fetching")
 
@@ -52,7 +52,7 @@ def plane(connection: ServerConnection, clock: Clock) -> Iterator[HttpPlane]:
 
 @pytest.fixture
 def job(plane: HttpPlane, server: Server) -> LeasedJob:
-    """Return a job that was claimed at 1000.0 for 60 s."""
+    """Return a job that was claimed at the time 1000.0 with a lease of 60 s."""
     server.script(jobs(JOB))
     (claimed,) = plane.claim(1, wait_s=0.0)
     server.requests.clear()
@@ -107,7 +107,7 @@ def test_close_releases_a_claim_whose_answer_was_lost(
 def test_the_lease_of_a_repeated_claim_is_renewed_at_once(
     plane: HttpPlane, server: Server, clock: Clock
 ) -> None:
-    """It began with the first request, and may have little time left."""
+    """The lease began with the first request of the claim, so it may expire soon."""
     server.script(Disconnect(), Disconnect(), jobs(JOB, OTHER))
     with pytest.raises(Unavailable):
         plane.claim(2, wait_s=0.0)
@@ -205,7 +205,7 @@ def test_a_late_200_after_a_409_does_not_revive_a_job(
 def test_attempts_outlive_an_outage_that_is_longer_than_a_lease(
     plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
 ) -> None:
-    """Their owner may revive leases that were not swept; the log says that the lease has run out."""
+    """A worker may revive a lease that was not swept. Meanwhile, its log says that the lease has expired."""
     with capture_logs() as logs:
         for _ in range(4):
             clock.now += 20
@@ -242,12 +242,12 @@ def test_progress_is_sent_early_without_a_wait(
 ) -> None:
     late = Late(lambda request: beats(request, cancel_requested=True))
     server.script(late)
-    assert plane.report(job, ProgressFigures(10.0))  # 5 s have not passed
+    assert plane.report(job, ProgressFigures(10.0))  # no beat: 5 s have not passed since the last one
     clock.now += 5
     assert plane.report(job, ProgressFigures(20.0))
     assert late.arrived.wait(10)
     clock.now += 5
-    assert plane.report(job, ProgressFigures(30.0))  # one early beat at a time
+    assert plane.report(job, ProgressFigures(30.0))  # no beat: the early one has no answer yet
     late.release()
     server.script(beats)
     assert plane.heartbeat([Heartbeat(job)]).held == {JOB}
@@ -322,7 +322,7 @@ def test_a_stale_claim_writes_nothing(
 def test_an_end_is_sent_although_a_beat_found_the_job_lost(
     plane: HttpPlane, server: Server, job: LeasedJob
 ) -> None:
-    """If only the answer of `complete` was lost, the next beat finds no lease, and a replay is a success."""
+    """If the answer to `complete` was lost, the next beat finds no lease, but the repeated call succeeds."""
     server.script(lost, OK)
     assert beat(plane, job) == set()
     assert plane.succeed(job, [], {})

@@ -122,7 +122,7 @@ def sound_spec(clips: Any, tmp_path: Path) -> dict[str, Any]:
 
 
 def of_folder(folder: Path, sound_spec: dict[str, Any], side: str) -> dict[str, Any]:
-    """Return the spec with its source, its output or a watermark in another folder."""
+    """Return the spec with its source, its output or a watermark in a subfolder of this folder."""
     url = f"file://{folder}/sub/"
     if side == "output":
         return {**sound_spec, "output": {"url": url, "urls": None}}
@@ -169,7 +169,7 @@ def test_an_endpoint_that_this_worker_may_not_use_costs_no_attempt(store: Store,
 def test_a_path_that_leads_out_of_a_folder_fails_at_once(
     store: Store, tools: Tools, sound_spec: dict[str, Any], tmp_path: Path, path: str
 ) -> None:
-    """`blame`: the requester chose the path, so no other worker could read it either."""
+    """`blame`: the requester chose this path, and no other worker could read it either."""
     (tmp_path / "link").symlink_to("/etc")
     (job_id,) = enqueue(store, spec={**sound_spec, "source": {"url": f"file://{tmp_path}/{path}"}})
     assert run_attempt(store, tools) is AttemptResult.FAILED
@@ -227,7 +227,7 @@ def test_an_encoder_that_a_job_does_not_need_is_not_missed(
 
 
 class OlderPlane(StorePlane):
-    """The control plane of a worker of an older release, which knows one field less than the API."""
+    """The control plane of a worker of an older release, which does not know one field of the API's specs."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -270,7 +270,10 @@ def test_a_newer_worker_runs_the_job_that_an_older_one_does_not_understand(
 
 
 def test_blame_an_invalid_value_of_a_source_is_no_newer_spec() -> None:
-    """The store raises `InvalidSpec` for facts of a source that it cannot store: a source may cause this."""
+    """The store raises `InvalidSpec` for source facts that it cannot store.
+
+    A hostile source may cause this.
+    """
     error = InvalidSpec((FieldError(("source_info",), "must be storable"),))
     verdict = judge(error, "processing", lambda: None)
     assert isinstance(verdict, Charge)

@@ -57,7 +57,7 @@ class FirstCallFails:
 
 
 class FewTools:
-    """The tools that an encode needs."""
+    """The part of `Tools` that an encode needs."""
 
     threads, memory_bytes, stall_seconds = 1, 4 << 30, TIMEOUT_S
 
@@ -87,7 +87,7 @@ def made_after(
 
 
 class NoHeadStart:
-    """No command ran during the fetch."""
+    """A head start that ran no command during the fetch."""
 
     def fits(self, _: Plan) -> bool:
         return False
@@ -143,7 +143,7 @@ def test_no_other_error_makes_the_plan_run_again(
 def test_subtitle_inputs_and_quality_logs_are_removed_before_the_upload(
     clips: Clips, sandbox: Sandbox, job: LeasedJob, tmp_path: Path
 ) -> None:
-    """These files take up to 200 MB, and the upload does not count them."""
+    """These files take up to 200 MB, which the disk usage of the upload does not include."""
     source, folder = tmp_path / "film.mp4", tmp_path / "out-output_truncated"
     source.write_bytes(clips.make("film.mp4").read_bytes())
 
@@ -159,7 +159,7 @@ def test_subtitle_inputs_and_quality_logs_are_removed_before_the_upload(
 def test_the_quality_of_later_commands_is_measured_too(
     clips: Clips, sandbox: Sandbox, job: LeasedJob, tmp_path: Path
 ) -> None:
-    """The encode of the first command has made the folder of the logs."""
+    """When the later commands run, the first command has already created the folder of the logs."""
     source, folder = clips.make("film.mp4"), tmp_path / "out"
     folder.mkdir()
     info = probe(sandbox, source)

@@ -25,7 +25,7 @@ CONTENT = bytes(2 * MIB)
 
 
 class SmallDisk:
-    """A disk of 4 MiB. The ledger keeps 1 MiB of it free."""
+    """A simulated disk of 4 MiB. The ledger keeps 1 MiB of the disk free."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class FakeStorage:
 
 
 class FakeAccess:
-    """Access to the credentials of one job. With `refreshes`, each call gets a new version of them."""
+    """Access to the credentials of one job. With `refreshes`, each call gets new credentials."""
 
     def __init__(self, *, refreshes: bool = False) -> None:
         self._refreshes = refreshes
@@ -95,7 +95,7 @@ Attempt = Callable[..., tuple[SourceFetcher, DiskReservation]]
 
 @pytest.fixture
 def begin(tmp_path: Path, storage: FakeStorage, kept: KeptSources, ledger: DiskLedger) -> Attempt:
-    """Return a function that begins an attempt of the same job."""
+    """Return a function that begins an attempt. All its attempts belong to one job."""
 
     def begin_attempt(on_received: Callable[[int], None] = lambda _: None) -> tuple[Any, DiskReservation]:
         room = ledger.open()

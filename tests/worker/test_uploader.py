@@ -1,4 +1,4 @@
-"""Tests of publishing an attempt's files: in parallel, playlists last, and each file under the fence."""
+"""Tests of publishing an attempt's files: in parallel, playlists last, and each file after a fence check."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ def test_segments_are_published_several_at_a_time(job: LeasedJob, tmp_path: Path
 
 
 def test_uploads_that_wait_at_the_same_time_are_no_slow_transfer(job: LeasedJob, tmp_path: Path) -> None:
-    """The store answers each four files after 6 s, which are 24 s of waiting in 6 s."""
+    """Four uploads at once each wait 6 s for the store. That counts as 6 s of waiting, and not as 24 s."""
     store, seconds = ConditionalStore(), [0.0]
 
     def let_time_pass() -> None:
@@ -170,7 +170,7 @@ def test_large_files_are_not_all_in_memory_at_once(job: LeasedJob, tmp_path: Pat
 
 
 def test_a_shared_check_begins_after_each_of_its_callers() -> None:
-    """A run that began before a call does not prove that the lease was valid at the time of the call."""
+    """A check that began before a call does not prove that the lease was valid at the time of the call."""
     began, go_on, runs = threading.Semaphore(0), threading.Event(), list[int]()
 
     def check() -> None:

@@ -30,7 +30,7 @@ from tests.media.clips import Clips
 from tests.worker.job_secrets import alter_seal, submit
 from tests.worker.planes import store_plane
 
-# A job whose storage this worker lacks fails at once.
+# With these limits, a job whose storage the worker lacks fails at once.
 NO_RELEASES = ReleaseLimits(least_bounded=0, elsewhere_ms=0)
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
@@ -101,7 +101,7 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
 def test_claims_go_on_after_the_listener_broke(
     store: Store, tools: Tools, submit_sound: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim fails first, because an unavailable database may break the claim and the listener."""
+    """The claim fails before the listener breaks, because an unavailable database may break both."""
     claim, claim_failed = store.inbox.claim, threading.Event()
     listener = BreakingListener(store.database.listen(Topic.INBOX), claim_failed)
 
@@ -123,7 +123,7 @@ def test_claims_go_on_after_the_listener_broke(
 def test_a_claim_may_wait_longer_than_the_pause_after_a_failure(
     plane: StorePlane, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A remote worker polls long, but its next claim after an outage must come soon."""
+    """A remote worker polls for a long time, but sends its next claim soon after an outage."""
     waits, came_again = list[float](), threading.Event()
 
     def claim(_: int, *, wait_s: float) -> list[LeasedJob]:

@@ -35,7 +35,7 @@ TIMEOUT_S = 30.0
 
 
 class FixedAccess:
-    """Access with the same credentials for each call, until `renew` is called."""
+    """Access to credentials that change only when `renew` is called."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

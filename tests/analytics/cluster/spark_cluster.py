@@ -29,7 +29,7 @@ class ClusterFolder:
         self.folder = folder
         for name in ("conf", "scratch"):
             (folder / name).mkdir()
-        # An operator of a cluster this small would choose the same settings.
+        # An operator would choose the same settings for such a small cluster.
         settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **INTERPRETED}
         lines = (f"{name} {value}\n" for name, value in settings.items())
         (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
@@ -176,7 +176,7 @@ def connect_server(cluster_folder: ClusterFolder, database: str) -> Iterator[str
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for setting in ("address=127.0.0.1", "port=0"):
         command += ["--conf", f"spark.connect.grpc.binding.{setting}"]
-    command += ["--conf", "spark.sql.codegen.wholeStage=true"]  # as on a server with Spark's defaults
+    command += ["--conf", "spark.sql.codegen.wholeStage=true"]  # the default of Spark
     environ = {**cluster_folder.environ, "EUTERPE_DATABASE_URL": database}
     with Daemon(cluster_folder, command, environ, ready=r"Connect server started at: \S*:(\d+)") as daemon:
         yield f"sc://127.0.0.1:{daemon.ready[1]}"

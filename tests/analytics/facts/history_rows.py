@@ -23,7 +23,7 @@ START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def at(hours: float = 0, seconds: float = 0) -> datetime:
-    """Return the instant that is this long after `START`, which is midnight of a Monday."""
+    """Return the instant that is this long after `START`. `START` is the beginning of a Monday."""
     moment = START + timedelta(hours=hours, seconds=seconds)
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 

@@ -1,4 +1,4 @@
-"""Facts: the version of a row that counts, and the columns that are computed from it."""
+"""Facts: the choice of one version of each row, and the columns that are computed from this version."""
 
 from datetime import date
 
@@ -147,7 +147,7 @@ def test_a_delivery_fact_sums_up_all_tries_of_its_event(spark: SparkSession) -> 
     tries = [
         {"delivery_id": "d1", **failed, "claim_version": 1, "ended_at": at(seconds=2), "duration_ms": 1500},
         {"delivery_id": "d2", "claim_version": 2, "ended_at": at(seconds=9)},
-        # After a failed replay, a delivered event is still delivered.
+        # After a failed replay, a delivered event still counts as delivered.
         {
             "delivery_id": "d3",
             **failed,

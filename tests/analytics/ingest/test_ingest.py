@@ -162,7 +162,7 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"
     assert sorted(job.outcome for job in jobs) == ["failed", "failed", "succeeded"]
     assert facts(lake.read(spark)).attempts.count() == 3
-    # After the restore, the events of the other jobs have not been sent.
+    # In the restored database, the events of the other jobs have not been sent.
     deliveries = facts(lake.read(spark)).deliveries.where("tries > 0").collect()
     assert {row.job_id for row in deliveries} == {pruned}
     with store.database.snapshot() as connection:

@@ -181,7 +181,7 @@ def test_a_folder_with_data_but_no_commits_is_refused(lake: Lake, name: str) -> 
 
 
 def test_a_lake_has_a_commit_before_it_has_data(lake: Lake) -> None:
-    """Without that commit, a lake whose first append is killed would be taken for a foreign folder."""
+    """Without this first commit, a lake whose first append was killed would look like a foreign folder."""
     with lake.append("test") as append:
         fill(append, 0)
         assert (lake.root / "_commits/00000000.json").exists()
@@ -211,7 +211,7 @@ def test_columns_may_be_added_but_not_changed(lake: Lake) -> None:
     add(lake.root, 0)
     path = lake.root / "_commits/00000001.json"
     document = json.loads(path.read_text())
-    del document["schema"]["events"]["type"]  # as an older program wrote it
+    del document["schema"]["events"]["type"]  # older programs did not write this field
     path.write_text(json.dumps(document))
     assert lake.commit().version == 1
     document["schema"]["events"]["sequence"] = "string"

@@ -1,4 +1,7 @@
-"""Compute the same marts independently, by SQL in DuckDB over its own facts. `statistical` adds the rest."""
+"""Compute the same marts independently, by SQL in DuckDB over facts that DuckDB computed.
+
+The module `statistical` adds the columns that SQL cannot compute.
+"""
 
 PARTS = """
 CREATE TABLE parts AS

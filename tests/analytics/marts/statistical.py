@@ -1,5 +1,7 @@
-"""Compute, independently of euterpe.analytics, the columns that SQL cannot compute: exact sums of fractions,
-blocks shuffled one by one, and waits by Erlang's formula."""
+"""Compute the columns that SQL cannot compute, independently of euterpe.analytics.
+
+They need exact sums of fractions, a shuffle of single blocks, or Erlang's formula for waits.
+"""
 
 import math
 import random
@@ -123,7 +125,7 @@ def studentised(one: Sequence[tuple[float, float]], other: Sequence[tuple[float,
 
 
 def equal_counts(one: int, other: int) -> Fraction:
-    """Return the two-sided p-value of a fair coin thrown `one + other` times."""
+    """Return the two-sided p-value of `one` heads in `one + other` tosses of a fair coin."""
     throws = one + other
     tail = sum(math.comb(throws, heads) for heads in range(min(one, other) + 1))
     return min(Fraction(1), Fraction(2 * tail, 2**throws))
@@ -139,7 +141,7 @@ def fisher(hits_a: int, count_a: int, hits_b: int, count_b: int) -> Fraction:
 
 
 def erlang_c(slots: int, load: float) -> float:
-    """Return the probability of waiting, by Erlang's original formula."""
+    """Return the probability that a job waits, by Erlang's original formula."""
     all_taken = load**slots / math.factorial(slots) * slots / (slots - load)
     return all_taken / (sum(load**k / math.factorial(k) for k in range(slots)) + all_taken)
 

@@ -63,7 +63,7 @@ def test_the_forecast_is_a_sentence_with_its_assumptions() -> None:
         "and then 95 % would wait at most 22 s."
     ) in evidence
     assert "The model: M/G/c, one line." in evidence
-    assert "without end" in evidence  # the wait with the slots of today
+    assert "without end" in evidence  # the predicted wait with the present number of slots
 
 
 SEEN = {

@@ -61,7 +61,8 @@ def test_the_trend_says_what_is_new_gone_and_beyond_noise(spark: SparkSession) -
         "shrank": "falling",
         "stayed": "steady",
     }
-    # The last week includes attempts at the end of the history. It excludes those exactly seven days earlier.
+    # An attempt at the end of the history is in the last week. An attempt seven days before the end belongs
+    # to the week before.
     assert values(rows["stayed"], "last_week", "week_before") == (11, 4)
     assert values(rows["vanished"], "last_week", "week_before") == (0, 1)
 

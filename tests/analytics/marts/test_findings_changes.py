@@ -49,7 +49,7 @@ def regression(**row: Any) -> Results:
     ],
 )
 def test_a_trend_is_stated_in_the_past_tense(trend: str, what: str) -> None:
-    """A single outage can cause a trend, so the trend need not continue."""
+    """A single outage can cause a trend, so the report must not say that the trend continues."""
     (found,) = failures.failing(failing(trend=trend, last_week=30, week_before=30))
     assert found.what == what
 
@@ -71,7 +71,7 @@ def test_a_small_fall_of_success_is_a_warning_and_a_rise_is_good() -> None:
 @pytest.mark.parametrize(
     ("before", "last"),
     [
-        ({"succeeded": 980, "failed": 20}, {"succeeded": 975, "failed": 25}),  # less than a point
+        ({"succeeded": 980, "failed": 20}, {"succeeded": 975, "failed": 25}),  # less than 1 %
         ({"succeeded": 9, "failed": 1}, {"succeeded": 8, "failed": 2}),  # within noise
         ({"succeeded": 0}, {"succeeded": 0}),
         ({"succeeded": 98, "canceled": 2}, {"succeeded": 60, "canceled": 40}),  # cancels are not failures

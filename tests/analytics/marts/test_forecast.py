@@ -19,7 +19,7 @@ def test_the_load_is_that_of_the_busiest_hour_of_the_last_28_days(spark: SparkSe
     long_ago = [accepted(0) for _ in range(99)]
     busiest = [accepted(6 * WEEK + minute / 60) for minute in range(10)]
     latest = accepted(6 * WEEK + 2)
-    # One job takes a slot for 300 seconds. The other takes it for 900 seconds, in two attempts.
+    # One job occupies a slot for 300 seconds. The other job occupies it for 900 seconds, in two attempts.
     spent = (("j1", 300), ("j2", 600), ("j2", 300))
     attempts = [
         {"job_id": job, "busy_ms": seconds * 1000, "started_at": at(6 * WEEK), "ended_at": at(6 * WEEK + 0.1)}
@@ -50,7 +50,7 @@ def test_a_queue_that_was_never_served_has_no_forecast_yet(spark: SparkSession) 
 
 
 def test_arrivals_that_grow_raise_the_forecast(spark: SparkSession) -> None:
-    # The last three weeks have 4, 8 and 16 jobs. One job is older.
+    # The last three weeks have 4, 8 and 16 jobs. One more job was accepted before these weeks.
     jobs = [accepted(week * WEEK + 2) for week in range(3) for _ in range(4 * 2**week)]
     attempts = [{"busy_ms": 1000, "started_at": at(3 * WEEK), "ended_at": at(3 * WEEK + 1)}]
     facts = facts_of(spark, jobs=[accepted(0), *jobs], attempts=attempts)
@@ -77,7 +77,8 @@ def test_the_waiting_that_was_seen_stands_beside_that_of_the_model(spark: SparkS
     facts = facts_of(spark, jobs=[*busiest, *quiet, starved, other], attempts=attempts)
     row = by(forecast.make(facts, Options(read_at=at(3.5))), "queue")["default"]
     assert values(row, "arrivals_per_hour", "still_waiting") == (12, 1)
-    # Twelve jobs arrived in that hour. Eleven waited 0 to 10 seconds. One still waits after two hours.
+    # Twelve jobs arrived in the busiest hour. Eleven of them waited 0 to 10 seconds. One still waits after
+    # two hours.
     assert row["p50_busiest_seconds"] == 5.5
     assert row["p95_busiest_seconds"] == pytest.approx(10 + 0.45 * (7_200 - 10))
     assert row["p50_waited_seconds"] == 10

@@ -56,8 +56,10 @@ def test_the_facts_and_marts_of_a_generated_history_are_those_of_plain_sql(
 
 
 def with_our_p_values(ours: list[Row], theirs: list[Row]) -> list[Row]:
-    """Check that p-values differ only by the noise of shuffling, times Holm's factor. Return `theirs` with
-    the p-values and verdicts of `ours`."""
+    """Check that the p-values differ only by the noise of shuffling, multiplied by Holm's factor.
+
+    Return `theirs` with the p-values and verdicts of `ours`.
+    """
     by_key = {(row["profile"], row["ffmpeg"], row["measure"]): row for row in ours}
     for row in theirs:
         own = by_key[row["profile"], row["ffmpeg"], row["measure"]]

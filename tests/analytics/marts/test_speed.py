@@ -13,9 +13,9 @@ def encoded(media_seconds: float, seconds: float, **fields: object) -> Row:
 
 def test_the_factor_is_all_media_over_all_time_and_not_a_mean_of_factors(spark: SparkSession) -> None:
     attempts = [
-        encoded(60, 60, cpu_seconds=120.0),  # 1 ×
-        encoded(300, 60, cpu_seconds=60.0),  # 5 ×
-        encoded(120, 40, ffmpeg="9.1"),  # 3 ×, processor time unknown
+        encoded(60, 60, cpu_seconds=120.0),  # a real-time factor of 1
+        encoded(300, 60, cpu_seconds=60.0),  # a real-time factor of 5
+        encoded(120, 40, ffmpeg="9.1"),  # a real-time factor of 3, without processor time
         encoded(999, 1, outcome="failed"),
         {},
     ]

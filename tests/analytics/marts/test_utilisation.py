@@ -42,7 +42,10 @@ def test_what_still_runs_is_busy_until_the_end_of_the_history(spark: SparkSessio
 
 
 def test_what_never_ended_is_not_busy_for_ever(spark: SparkSession) -> None:
-    """The end of an attempt may be pruned before it is ingested. No job may run for longer than a week."""
+    """An attempt without a stored end counts as busy for a week, because no job may run longer.
+
+    The row with the end may be pruned before it is ingested.
+    """
     jobs = [{"created_at": at(24 * 30)}]
     rows = utilisation.make(
         facts_of(spark, jobs=jobs, attempts=[ran(1, None, outcome="running")]), Options()

@@ -20,7 +20,7 @@ NAMES = (
     *("Northlight Studios", "Marigold News", "Harbour TV", "campus-lectures", "Oriel Sport", "podfarm"),
     *("Tidewater Archive", "kino.club", "Bramble Kids", "Lantern Courses", "city-council", "Quay Radio"),
 )
-# Share of jobs, real-time factor, ratio of sizes, VMAF, minutes of source.
+# For each profile: share of jobs, real-time factor, ratio of sizes, VMAF, and minutes of the source.
 PROFILES = {
     "h264-720p": (0.40, 3.1, 0.31, 94.8, 11.0),
     "hls-ladder": (0.22, 0.95, 0.88, 95.9, 24.0),

@@ -1,4 +1,4 @@
-"""A worker that knows only the contract: it sends JSON, and reads the answers."""
+"""A worker that uses only the contract with remote workers: it sends JSON and reads JSON answers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +19,7 @@ Document = dict[str, Any]
 
 
 class ContractWorker:
-    """A third-party worker with a key of its own."""
+    """A third-party worker with a separate API key."""
 
     def __init__(self, served: Served, name: str = "worker-1") -> None:
         requester = served.requester(name, Scope.WORKER)
@@ -44,7 +44,7 @@ def lease(claimed: Document) -> Document:
 
 
 def message(claimed: Document) -> Document:
-    """Return what the contract sends with an end."""
+    """Return the fields that the contract requires in every end of an attempt."""
     names = ("attempt_id", "stream", "message_id")
     return {**lease(claimed), **{name: claimed[name] for name in names}}
 

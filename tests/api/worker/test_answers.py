@@ -1,4 +1,4 @@
-"""The answer matrix of the worker contract, over HTTP: each cell is a test, on every engine."""
+"""The table of answers in the worker contract, over HTTP: each cell is a test, on every engine."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def assert_refused(
 
 
 def test_the_owner_completes(store: Store, worker: ContractWorker, claimed: Document) -> None:
-    """A third-party worker knows no `advance`: the missing statuses are written, too."""
+    """A third-party worker does not report its phases, so the server also writes the missing statuses."""
     answer = end(worker, "complete", claimed).json()
     assert (answer["ok"], answer["ack"], answer["status"]) == (True, True, "succeeded")
     assert store.jobs.get(claimed["job_id"]).outputs == RESULT["outputs"]
@@ -186,7 +186,7 @@ def test_a_pruned_job_is_gone(store: Store, worker: ContractWorker, clock: Setta
 
 
 def test_a_job_that_never_existed_is_not_found(store: Store, worker: ContractWorker) -> None:
-    """Only a token of a lost database can be of such a job."""
+    """The token of such a job can be valid only if it was issued before the database was lost."""
     keys = [LeaseKey(key.key_id, key.key) for key in store.service_secrets.lease_keys()]
     claim = LeaseClaim(new_id(), new_id(), 1)
     unknown = {

@@ -100,13 +100,13 @@ def test_a_release_ends_the_wait_of_its_claim(served: Served, worker: ContractWo
     del served
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(worker.claim, claim_id=CLAIM_ID, max_wait_ms=30_000)
-        while not waiting.done():  # the claim may arrive after the release
+        while not waiting.done():  # the release is repeated, because the claim may arrive after it
             assert not worker.ok("release", claim_id=CLAIM_ID)["requeued"]
         assert waiting.result() == {"claimed": False}
 
 
 def test_a_stop_answers_all_waiting_workers_first(served: Served, worker: ContractWorker) -> None:
-    """The workers come back at random times, and the server need not wait for their polls."""
+    """So the server stops without waiting for long polls, and the workers reconnect at random times."""
     with ThreadPoolExecutor(20) as threads:
         waiting: list[Future[Any]] = [
             threads.submit(worker.call, "claim", streams=["default"], max_wait_ms=30_000) for _ in range(20)
@@ -124,7 +124,10 @@ def test_a_stop_answers_all_waiting_workers_first(served: Served, worker: Contra
 def test_a_worker_that_left_without_a_claim_id_costs_no_attempt(
     store: Store, served: Served, worker: ContractWorker
 ) -> None:
-    """Its request is answered, or nobody claims for it: in both cases the next worker gets the job."""
+    """The server may or may not claim for the worker that left.
+
+    In both cases, the next worker gets the job.
+    """
     body = b'{"worker_id": "w-gone", "streams": ["default"], "max_wait_ms": 30000}'
     key = worker.http.headers["authorization"]
     head = f"POST /internal/worker/claim HTTP/1.1\r\nhost: x\r\nauthorization: {key}\r\n"
@@ -183,14 +186,14 @@ def test_a_revoked_key_is_refused_within_two_seconds(store: Store, worker: Contr
     claimed = worker.claim()
     store.requesters.disable(worker.id)
     while (answer := worker.call("heartbeat", **lease(claimed))).status_code == 200:
-        assert answer.json()["ok"]  # the cache of the API lasts for 2 s (api/auth.py)
+        assert answer.json()["ok"]  # the API caches a valid key for 2 s (api/auth.py)
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
 
 
 def test_the_clock_of_a_worker_decides_nothing(
     store: Store, worker: ContractWorker, clock: SettableClock
 ) -> None:
-    """Leases last by the clock of the database. No call has a time of the worker."""
+    """Leases are measured by the clock of the database. No call contains a time of the worker."""
     enqueue(store)
     claimed = worker.claim()
     for late_ms in (LEASE_MS - 1, LEASE_MS - 1):

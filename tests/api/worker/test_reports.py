@@ -17,7 +17,7 @@ def claimed(store: Store, worker: ContractWorker) -> Document:
 
 
 def test_a_worker_that_knows_only_the_contract_does_a_whole_job(store: Store, worker: ContractWorker) -> None:
-    """Exactly the fields of the contract: claim, heartbeat, and an end for each of two jobs."""
+    """The calls (claim, heartbeat, and an end for each of two jobs) have only the fields of the contract."""
     done, failed = enqueue(store, 2)
     first = worker.ok("claim", streams=["default"], max_wait_ms=1_000)
     assert worker.ok("heartbeat", **lease(first))["ok"] is True

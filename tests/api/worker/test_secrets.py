@@ -1,4 +1,4 @@
-"""Credentials of remote workers: sealed to the key of the worker, and in no other body."""
+"""Credentials of remote workers: they are sealed to the key of the worker, and no other body has them."""
 
 import json
 from base64 import b64decode
@@ -84,7 +84,7 @@ def test_unsealed_credentials_are_given_if_the_operator_allows_it(
     claimed = inline_worker.claim()
     answer = inline_worker.ok("credentials", **lease(claimed))
     assert CANARY in b64decode(answer["inline"]["storage"]).decode()
-    # A proxy on this machine forwards a call that came without TLS.
+    # A proxy on this machine adds the header when it forwards a call that it received without TLS.
     inline_worker.http.headers["x-forwarded-proto"] = "http"
     assert inline_worker.call("credentials", **lease(claimed)).status_code == 422
     inline_worker.http.headers["x-forwarded-proto"] = "https"
@@ -93,7 +93,7 @@ def test_unsealed_credentials_are_given_if_the_operator_allows_it(
 
 @pytest.mark.parametrize("key", ["x", "A" * 43, "_" * 43, "AQ" + "A" * 41])
 def test_a_bad_public_key_is_refused(worker: ContractWorker, claimed: Document, key: str) -> None:
-    """Among them points of low order, with which everybody would know the shared secret."""
+    """Some of these keys are points of low order, with which anyone could compute the shared secret."""
     answer = worker.call("credentials", **lease(claimed), public_key=key)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request"), answer.text
 
@@ -112,7 +112,7 @@ def test_a_worker_waits_for_newer_credentials(
 
 
 def test_a_refresh_that_reaches_nobody_is_counted(worker: ContractWorker, claimed: Document) -> None:
-    """`requester.example` has no address, so each call fails; after three, no further call can help."""
+    """`requester.example` has no address, so each call fails. After three failures, no call is left."""
     for left in (2, 1, 0, 0):
         answer = worker.ok("refresh", **lease(claimed), reason="forbidden", credential_version=1)
         assert answer == {"credential_version": 1, "advanced": False, "promised": False, "calls_left": left}

@@ -1,4 +1,4 @@
-"""One output of a request, and the messages with which it is refused."""
+"""Parse one output of a request, or return the messages with which the request is refused."""
 
 from euterpe.domain.outputs import OutputSpec
 from euterpe.domain.spec import parse_spec

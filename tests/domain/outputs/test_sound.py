@@ -1,4 +1,4 @@
-"""The forms and the languages of sound."""
+"""The settings of sound tracks in a request, and their languages."""
 
 from typing import Any
 

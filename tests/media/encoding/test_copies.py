@@ -43,7 +43,7 @@ def refusal(sandbox: Sandbox, found: Plan, folder: Path, source: Path) -> str:
 def test_a_missing_packet_is_found(sandbox: Sandbox, sources: Sources, tmp_path: Path) -> None:
     """The film is as long as the source, and all its pictures can be decoded.
 
-    Only the check of copies fails.
+    So only the check of copied tracks can find the fault.
     """
     source = flash_film(sources, "mkv")
     found = made(sandbox, source, tmp_path, FILM)

@@ -47,7 +47,7 @@ def slow_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def slow(clips: Clips, slow_sandbox: Sandbox) -> tuple[Plan, Path]:
-    """Return an encode that takes nine seconds in the slow sandbox. Every test stops it before its end."""
+    """Return an encode that takes nine seconds in the slow sandbox. Every test stops the encode early."""
     source = clips.make("long.mp4")
     return plan([FILM], probe(slow_sandbox, source), threads=1), source
 
@@ -165,7 +165,7 @@ def test_a_work_directory_that_cannot_be_written_is_an_error(
         (-signal.SIGXCPU, "", "encode_timeout"),
         (-signal.SIGSEGV, "", "encode_failed"),
         (-signal.SIGKILL, "", "encode_killed"),
-        (-32, "", "encode_failed"),  # a signal of the C library, without a name
+        (-32, "", "encode_failed"),  # the C library reserves this signal, so it has no name
         (-35, "", "encode_failed"),
         (-63, "", "encode_failed"),
         (1, "[error] av_interleaved_write_frame(): No space left on device", "encode_failed"),
@@ -184,7 +184,7 @@ def test_every_exit_has_a_code(code: int, stderr: str, expected: str) -> None:
     evidence.add(stderr.encode())
     found = evidence.verdict(Exit(code, 0.0, 0), LIMITS).code
     assert found is ErrorCode[expected.upper()]
-    if stderr:  # a source can write any text there, so the text may blame only the source
+    if stderr:  # a source can make ffmpeg print any text, so the text must not blame anything but the source
         assert (found.fault, found.retry) == (Fault.SOURCE, RetryClass.PERMANENT)
 
 
@@ -192,7 +192,7 @@ def test_every_exit_has_a_code(code: int, stderr: str, expected: str) -> None:
 def test_an_exhausted_limit_decides_whatever_the_exit_status_is(code: int) -> None:
     """At the soft limit of processor time, ffmpeg exits with code 255.
 
-    At the hard limit, the kernel kills it.
+    At the hard limit, the kernel kills ffmpeg.
     """
     assert FailureReason().verdict(Exit(code, 60.0, 0), LIMITS).code == "encode_timeout"
     assert FailureReason().verdict(Exit(code, 1.0, 1 << 30), LIMITS).code == "out_of_memory"

@@ -1,4 +1,4 @@
-"""Tests of the subtitles of films: the attempt is also checked while a large film is changed."""
+"""Tests of the subtitles of films: `on_tick` is also called while the tracks of a large film are changed."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from tests.media.planning.facts import SUBTITLE, VIDEO, info, planned
 
 
 class TickingSandbox(StubSandbox):
-    """A sandbox whose calls take long enough for one tick."""
+    """A sandbox whose calls call `on_tick` once."""
 
     def call(self, *_: Any, **options: Any) -> Any:
         options["on_tick"]()

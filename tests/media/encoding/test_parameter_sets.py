@@ -1,4 +1,4 @@
-"""Tests of detecting changed parameters: streams that keep their picture size, and streams that do not."""
+"""Tests of detecting streams whose parameters change, and streams whose parameters stay the same."""
 
 from pathlib import Path
 

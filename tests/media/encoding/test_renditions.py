@@ -110,7 +110,7 @@ def without_keyframe(data: bytes) -> bytes:
     """Return the segment without the keyframe mark of its first sample."""
     trun = data.index(b"trun")
     flags = int.from_bytes(data[trun + 5 : trun + 8], "big")
-    at = trun + 12 + (4 if flags & 1 else 0)  # after the count and the data offset
+    at = trun + 12 + (4 if flags & 1 else 0)  # the fields after the sample count and the optional data offset
     if flags & 4:
         return data[:at] + NON_SYNC + data[at + 4 :]
     assert flags & 0x400, "the flags of samples are in the fragment"
@@ -263,7 +263,7 @@ def test_the_first_picture_of_each_segment_decodes_in_every_codec(
 
 
 def encode_again(clips: Clips, sandbox: Sandbox, folder: Path, **changes: Any) -> Plan:
-    """Encode the film of these tests into the folder, with other settings of the output."""
+    """Encode the film of these tests into the folder, with these changes of the output's settings."""
     output = AdaptiveOutput.model_validate(
         {"name": "both", "type": "adaptive", "segment_seconds": 2, "audio": None, **changes}
     )

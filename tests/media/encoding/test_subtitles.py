@@ -27,7 +27,7 @@ def track(shift: float = 0.0, seconds: float | None = None, stream: int = 1) -> 
 
 
 class Reads(StubSandbox):
-    """A sandbox whose source has subtitles. `reads` has the requested streams of each call."""
+    """A sandbox whose source has subtitles. `reads` is the list of the requested streams of each call."""
 
     def __init__(self, found: dict[int, Sequence[SourceCue]], damaged: int | None = None) -> None:
         super().__init__(None)
@@ -70,9 +70,9 @@ def written(folder: Path, found: Sequence[SourceCue], one: SubtitleTrack, second
     ("cue", "shown"),
     [
         ((3_000, 4_000), (1_000, 2_000)),
-        ((1_000, 3_000), (0, 1_000)),  # it begins before the output
+        ((1_000, 3_000), (0, 1_000)),  # the cue begins before the output
         ((-5_000, 2_500), (0, 500)),
-        ((11_000, 10**12), (9_000, 10_000)),  # it ends after the output
+        ((11_000, 10**12), (9_000, 10_000)),  # the cue ends after the output
         ((-(10**12), 10**12), (0, 10_000)),
         ((0, 2_000), None),
         ((-2_000, -1_000), None),
@@ -143,7 +143,7 @@ def test_each_file_is_counted_on_the_disk_before_it_is_written(tmp_path: Path) -
 
 
 def test_the_source_is_read_once_for_all_outputs(tmp_path: Path) -> None:
-    """An earlier version read the source once for each optional output, which takes as long as a copy."""
+    """An earlier version read the source once for each optional output. A read takes as long as a copy."""
     packages = [package_in("a", 1), package_in("b", 2), package_in("c", 1)]
     found = Reads({stream: [SourceCue(0, 1_000, "x")] for stream in (1, 2)})
     with source(tmp_path) as fd:

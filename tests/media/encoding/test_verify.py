@@ -170,7 +170,10 @@ def test_an_output_that_failed_before_is_not_verified(sandbox: Sandbox, made: Ma
 
 
 def test_a_link_out_of_the_folder_is_not_followed(sandbox: Sandbox, made: Made, tmp_path: Path) -> None:
-    """Links within the folder are not followed either. On some kernels, only this check detects a link."""
+    """Links to files within the folder are not followed either.
+
+    On some kernels, only this check detects a link.
+    """
     planned, folder = made
     for outside in (tmp_path.parent / f"{tmp_path.name}-outside.mp4", folder / "inside.mp4"):
         (folder / "film.mp4").rename(outside)
@@ -245,7 +248,10 @@ def test_an_invalid_report_on_an_output_is_refused_for_good(tmp_path: Path, foun
 
 
 def test_a_still_without_a_picture_blames_the_source(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
-    """ffmpeg can succeed without writing a file. An earlier version then advised to tell the operator."""
+    """ffmpeg can succeed without writing a file.
+
+    An earlier version then told requesters to contact the operator.
+    """
     poster = ImageOutput(name="poster", type="image", at=("0s",))
     planned = plan([poster], probe(sandbox, clips.make("long.mp4")), threads=1)
     run(sandbox, planned, clips.make("long.mp4"), tmp_path)

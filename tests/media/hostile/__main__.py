@@ -1,4 +1,4 @@
-"""Write a hostile file: `python -m tests.media.hostile NAME FILE`. List all without arguments."""
+"""Write a hostile file: `python -m tests.media.hostile NAME FILE`. Without arguments, list all names."""
 
 import sys
 from pathlib import Path

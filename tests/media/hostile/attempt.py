@@ -55,7 +55,7 @@ _TIMEOUT_S, _ENDLESS_S, _MEMORY_BYTES, _MOST_BYTES = 60.0, 2.0, 1 << 30, 64 << 2
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of an attempt: files, or an error."""
+    """The result of an attempt: files or an error."""
 
     files: tuple[MadeFile, ...] = ()
     error: MediaError | None = None
@@ -63,7 +63,7 @@ class Ended:
 
 
 def outputs_for(info: MediaInfo, name: str) -> Outputs:
-    """Return outputs that fit the streams of the source. The name of the file selects one of the lists."""
+    """Return a list of outputs that fit the streams of the source. The name of the file selects the list."""
     lists = OF_PICTURES if info.video else OF_SOUND
     return lists[crc32(name.encode()) // 7 % len(lists)]
 

@@ -1,6 +1,6 @@
 """The hostile files by name: 300 of them in each run of the tests, and all of them with `ci/test --soak`.
 
-The bytes of a file depend only on its name. `python -m tests.media.hostile NAME FILE` writes it.
+The bytes of a file depend only on its name. `python -m tests.media.hostile NAME FILE` writes one file.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,9 +24,9 @@ _REFERRING = {
     "matroska": matroska_cases.references(),
     "list": disguises.references(),
 }
-# Each kind of damage is made twice, with two seeds.
+# Each kind of damage is applied with two seeds.
 _DAMAGED_EACH = 2 * len(WAYS)
-# Each run of the tests uses one in this many of the files.
+# Each run of the tests uses one in two of the crafted files, and one in six of the damaged files.
 _ONE_OF, _ONE_OF_DAMAGED = 2, 6
 
 
@@ -44,8 +44,8 @@ _DAMAGED = {
     for name in RECIPES
     for number in range(_DAMAGED_EACH)
 }
-# These small files last for hours, because of their sample rate of 1 Hz. Only the timeout of the job ends
-# their encode.
+# These small files declare a duration of hours, because their sample rate is 1 Hz. Only the timeout of the
+# job ends their encode.
 ENDLESS = frozenset(
     {
         "sound/flac-of-1-hertz-and-0-samples",

@@ -14,7 +14,7 @@ _VIDEO, _AUDIO = 1, 2
 
 
 def element(number: int, body: bytes = b"", size: bytes | None = None) -> bytes:
-    """Return an EBML element. `size` replaces the eight bytes of its size."""
+    """Return an EBML element. `size` replaces the eight bytes of its size field."""
     width = (number.bit_length() + 7) // 8
     return number.to_bytes(width, "big") + (size or (len(body) | 1 << 56).to_bytes(8, "big")) + body
 
@@ -29,7 +29,7 @@ def real(number: int, value: float) -> bytes:
 
 @dataclass(frozen=True)
 class Block:
-    """A block with one frame. `head` replaces its track, its time and its flags."""
+    """A block with one frame. `head` replaces the fields for the track, the time and the flags."""
 
     track: int
     time: int  # in ticks
@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Film:
-    """A file with a track of pictures and a track of sound. Elements in its fields are added to the file."""
+    """A file with one video track and one audio track. Some fields have additional elements."""
 
     video_codec: bytes
     video_private: bytes

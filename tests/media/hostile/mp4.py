@@ -25,7 +25,7 @@ def full(kind: bytes, body: bytes, version: int = 0) -> bytes:
 
 
 def boxes(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield start, end and type of the boxes of a valid file."""
+    """Yield the start, end and type of each box of a valid file."""
     at = 0
     while at + 8 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")

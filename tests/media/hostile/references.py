@@ -1,4 +1,4 @@
-"""Process all files that refer to other files or hosts, like the sources of jobs, in a separate process.
+"""Process all files that refer to other files or hosts, in a separate process, as jobs process their sources.
 
 `python -m tests.media.hostile.references FOLDER SOURCES OUTSIDE_PATH OUTSIDE_URL` prints each name.
 """

@@ -94,7 +94,10 @@ def test_the_writer_of_matroska_makes_valid_films(hostile: Hostile, sandbox: San
 def test_without_namespaces_and_landlock_no_other_file_or_host_is_reached_either(
     sources: Sources, tmp_path: Path
 ) -> None:
-    """A machine may lack the other layers. Then ffmpeg's lists of protocols and formats must be enough."""
+    """A machine may lack these layers.
+
+    Then only ffmpeg's lists of allowed protocols and formats protect it.
+    """
     with trap(tmp_path) as set_up:
         module = ("tests.media.without_isolation", "namespaces,landlock", "tests.media.hostile.references")
         work = tmp_path / "work"

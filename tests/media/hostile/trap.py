@@ -20,7 +20,7 @@ class Trap:
     _listener: socket.socket
 
     def sprung_by(self) -> list[str]:
-        """Return a sentence about each access to the file or to the host since the last call."""
+        """Return one sentence if the file, and one if the host, was accessed since the last call."""
         found = []
         with suppress(BlockingIOError):
             os.read(self._watch, 4096)
@@ -33,7 +33,7 @@ class Trap:
 
 @contextmanager
 def trap(folder: Path) -> Iterator[Trap]:
-    """Yield a trap whose file is in `folder`. inotify reports each process that opens it."""
+    """Yield a trap whose file is in `folder`. inotify reports each process that opens the file."""
     path = folder / "outside.ts"  # a playlist may refer only to files with the extension of a media format
     path.write_bytes(CANARY)
     libc = ctypes.CDLL(None, use_errno=True)

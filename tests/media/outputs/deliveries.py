@@ -13,7 +13,7 @@ from tests.media.readers.streams import streams
 
 FILM: dict[str, Any] = {"name": "film", "type": "mp4"}
 HLS: dict[str, Any] = {"name": "hls", "type": "hls", "segment_seconds": 2, "video": {"ladder": [90]}}
-BOTH = (FILM, HLS | {"type": "adaptive"})  # in the forms MP4, HLS and DASH
+BOTH = (FILM, HLS | {"type": "adaptive"})  # the second output is HLS and DASH
 
 SYNC_TOLERANCE_S = 0.002
 _MASTER, _MANIFEST = "hls/master.m3u8", "hls/manifest.mpd"
@@ -21,7 +21,7 @@ _MASTER, _MANIFEST = "hls/master.m3u8", "hls/manifest.mpd"
 
 @dataclass(frozen=True)
 class Delivery:
-    """A film in one form. `sound` is None for a film without sound."""
+    """A film as MP4, HLS or DASH. `sound` is None for a film without sound."""
 
     name: str
     pictures: Media

@@ -60,7 +60,10 @@ def make(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 @pytest.fixture
 def make_marked(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> MakeMarked:
-    """Return a function that makes outputs with watermarks. It gets the files of the watermarks by URL."""
+    """Return a function that makes outputs with watermarks.
+
+    Its last argument maps the URLs of the watermarks to files.
+    """
 
     def make(outputs: Specs, source: Path, logos: Mapping[str, Path]) -> Path:
         folder = tmp_path_factory.mktemp("outputs")

@@ -27,7 +27,7 @@ CODECS = [codec.name for codec in codecs_for("video", "mp4")]
 
 
 def differences(found: Sequence[Triple], wanted: Sequence[Triple]) -> list[float]:
-    """Return the greatest difference of each colour."""
+    """Return, for each colour, the greatest difference between its found and its wanted components."""
     return [
         max(abs(a - b) for a, b in zip(one, other, strict=True))
         for one, other in zip(found, wanted, strict=True)
@@ -59,7 +59,7 @@ def test_a_film_says_how_its_colours_are_meant(make: Make, sources: Sources, nam
 
 
 def test_the_primaries_of_phones_and_cinemas_are_kept(make: Make, sources: Sources) -> None:
-    """Pictures of Display P3 were tagged as BT.709, so players showed them with too little colour."""
+    """An earlier version tagged Display P3 as BT.709, so players showed pictures with too little colour."""
     tags = "setparams=color_primaries=smpte432:color_trc=bt709:colorspace=bt709:range=tv"
     pictures = f"-f lavfi -i color=red:size=160x90:duration=1,format=yuv420p,{tags}"
     source = sources.get("display-p3.mp4", lambda path: ffmpeg(f"{pictures} -c:v libx264 {path}"))

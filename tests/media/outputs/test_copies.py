@@ -147,7 +147,7 @@ def test_a_container_crop_neither_stretches_a_picture_nor_is_copied(
 ) -> None:
     """An earlier version stretched the cropped picture from 80x44 to 160x90.
 
-    Its copies kept the crop of the container, but its encodes did not.
+    In that version, copies kept the crop of the container, but encodes did not.
     """
     whole = constant(sources)
     cropped_film = with_crop(whole.read_bytes(), 80, 44)
@@ -163,7 +163,7 @@ def test_a_container_crop_neither_stretches_a_picture_nor_is_copied(
 def test_a_picture_that_changes_its_size_is_not_copied(
     sandbox: Sandbox, sources: Sources, tmp_path: Path
 ) -> None:
-    """An earlier version published such a copy, because its first and last picture have the declared size."""
+    """An earlier version published a copy, because the first and last picture have the declared size."""
     parts = [constant(sources, 25), constant(sources, 25, size=(320, 180)), constant(sources, 25)]
 
     def join(path: Path) -> None:

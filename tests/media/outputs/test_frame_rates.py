@@ -23,7 +23,10 @@ Source = Callable[[Sources, str], Path]
 def test_a_burst_is_thinned_and_the_other_pictures_keep_their_times(
     make: Make, sources: Sources, sandbox: Sandbox, container: str
 ) -> None:
-    """The mean of 49 pictures per second once let 60 pictures pass in a quarter of a second."""
+    """An earlier version used the mean rate, 49 pictures per second.
+
+    It kept all 60 pictures of a quarter of a second.
+    """
     source = with_burst(sources, container)
     found = list(numbered_pictures(make([FILM], source) / "film.mp4"))
     burst = [one for one in found if 25 <= one.number < 85]
@@ -43,7 +46,7 @@ def test_jitter_loses_no_picture(
     make: Make, sources: Sources, sandbox: Sandbox, source: Source, fps: float | None
 ) -> None:
     film = FILM if fps is None else {**FILM, "video": {"fps": fps}}
-    path = source(sources, "mkv")  # its clock of 1 kHz adds jitter
+    path = source(sources, "mkv")  # the 1 kHz clock of Matroska adds jitter
     assert numbers(make([film], path) / "film.mp4") == list(range(len(numbers(path))))
     assert warning_codes(plan(specs(film), probe(sandbox, path), threads=1)) == []
 

@@ -81,7 +81,7 @@ def test_a_mix_of_surround_sound_is_measured_after_the_mix(
 def test_surround_sound_is_mixed_down_for_mp3_before_it_gets_its_loudness(
     make: Make, sources: Sources
 ) -> None:
-    """The encoder mixed 5.1 down after the gain, and the file was 3 LU too loud."""
+    """In an earlier version, the encoder mixed 5.1 down after the gain, and the file was 3 LU too loud."""
     file = make([output("mp3", channels="keep")], surround_speech(sources)) / "a.mp3"
     assert loudness(file) == pytest.approx(-16.0, abs=_TOLERANCE_LU)
 

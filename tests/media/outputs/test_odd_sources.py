@@ -24,7 +24,7 @@ def test_a_long_last_picture_does_not_cut_the_sound(make: Make, sources: Sources
 
 @pytest.mark.parametrize("kind", ["mp4", "mov", "webm"])
 def test_sound_may_end_long_before_the_picture(make: Make, sources: Sources, kind: str) -> None:
-    """The check of WebM found no sound at the end of the film, and failed the job with output_truncated."""
+    """An earlier version failed the job with output_truncated, because WebM had no sound at its end."""
     inputs = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=20 -f lavfi -i sine=440:r=48000:duration=3"
     source = sources.get("short-sound.mp4", lambda path: ffmpeg(f"{inputs} -c:v libx264 -c:a aac {path}"))
     film = make([{"name": "film", "type": kind}], source) / f"film.{kind}"
@@ -33,7 +33,7 @@ def test_sound_may_end_long_before_the_picture(make: Make, sources: Sources, kin
 
 
 def test_of_two_pictures_at_one_time_one_is_kept(make: Make, sources: Sources) -> None:
-    """Jobs with such sources, which screen recorders write, failed: "Non-monotonic DTS"."""
+    """Screen recorders write such sources. In an earlier version, their jobs failed: "Non-monotonic DTS"."""
     pictures = "testsrc2=size=160x90:rate=25:duration=2,setpts='if(eq(N,10),N-1,N)'"
     encode = "-fps_mode passthrough -c:v libvpx -deadline realtime"
     source = sources.get("twins.webm", lambda path: ffmpeg(f'-f lavfi -i "{pictures}" {encode} {path}'))
@@ -45,7 +45,7 @@ def test_of_two_pictures_at_one_time_one_is_kept(make: Make, sources: Sources) -
 def test_pictures_of_a_coarse_clock_keep_their_times(make: Make, sources: Sources) -> None:
     """The clock of Theora has one tick for each picture, and Vorbis begins 2.7 ms before 0.
 
-    The first two pictures got the same time, and the job failed.
+    In an earlier version, the first two pictures got the same time, and the job failed.
     """
     inputs = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=2 -f lavfi -i sine=440:r=48000:duration=2"
     source = sources.get("film.ogv", lambda path: ffmpeg(f"{inputs} -c:v libtheora -c:a libvorbis {path}"))

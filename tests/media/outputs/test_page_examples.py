@@ -217,7 +217,7 @@ def assured(folder: Path) -> None:
 
 
 def aimed(path: Path) -> None:
-    """Check that the file has the whole film, and not only its samples."""
+    """Check that the file has the whole film, and not only the samples of the search."""
     assert [codec for codec, _ in codecs(path)] == ["av1", "opus"]
     assert packet_ends(path)[0] == pytest.approx(SECONDS, abs=0.2)
     assert size(path) == SIZE
@@ -251,9 +251,9 @@ def test_an_example_gives_the_files_that_the_page_promises(
 
 
 def _check_of(output: Mapping[str, Any]) -> str:
-    """Return the name of the check.
+    """Return the name of the function that checks this output.
 
-    Checks of examples with a watermark have other names, because these examples share output names.
+    The names for outputs with a watermark have a prefix, because their examples reuse names of other outputs.
     """
     return f"marked_{output['name']}" if "watermark" in output else str(output["name"])
 

@@ -23,7 +23,7 @@ CODECS = [codec.name for codec in codecs_for("video", "mp4")]
 
 
 def film(*, measure: Sequence[str] = (), vmaf_min: float | None = None, **video: Any) -> dict[str, Any]:
-    """Return a film output. `video` has the other fields of its picture."""
+    """Return a film output. `video` has additional fields for the picture."""
     wanted = {"measure": list(measure), "vmaf_min": vmaf_min}
     return {"name": "film", "type": "mp4", "audio": None, **wanted, "video": {"crf": 35, **video}}
 
@@ -49,7 +49,7 @@ def test_the_scores_are_those_of_the_finished_file(
     assert found["psnr"] == pytest.approx(psnr(file.path, source), abs=0.02)
     assert found["ssim"] == pytest.approx(ssim(file.path, source), abs=1e-4)
     assert found["xpsnr"] == pytest.approx(xpsnr(file.path, source), abs=0.02)
-    # VMAF is computed for every third picture. With every fifth, the film of x265 scored 4.5 too high.
+    # VMAF is computed for every third picture. With every fifth picture, the score of x265 was 4.5 too high.
     assert found["vmaf"] == pytest.approx(vmaf(file.path, source), abs=0.3)
     assert found["vmaf_p1"] <= found["vmaf"]
 

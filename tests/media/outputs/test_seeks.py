@@ -24,7 +24,8 @@ SHORT: dict[str, Callable[[Sources], Path]] = {
     **{f"ts at {offset:.0f} s": partial(shifted_numbers, offset_s=offset) for offset in OFFSETS_S},
     "program stream": program_stream,
 }
-# Films with a keyframe every 10 s and every 0.48 s. ffmpeg starts to decode 40 s and 20 s before the part.
+# With a keyframe every 10 s, ffmpeg starts to decode 40 s before the part. With a keyframe every 0.48 s,
+# ffmpeg starts to decode 20 s before the part.
 LONG: dict[str, Callable[[Sources], Path]] = {
     "rare keyframes": lambda sources: constant(
         sources, 1100, container="ts", arguments=X264.replace("-g 12", "-g 250")
@@ -54,9 +55,9 @@ def test_a_part_has_the_pictures_of_its_time(
 def test_a_still_shows_the_picture_of_its_moment(
     make: Make, sources: Sources, name: str, moment: str, number: int
 ) -> None:
-    """In an earlier version, a still of MPEG-TS at 0.6 s showed picture 24 instead of 15.
+    """In an earlier version, a still of MPEG-TS at 0.6 s showed picture 24 instead of picture 15.
 
-    A still at the end of the film was missing.
+    In that version, there was no still for the end of the film.
     """
     assert number_in(make([poster(moment)], SHORT[name](sources)) / "poster/1.jpg") == number
 
@@ -101,7 +102,10 @@ def test_a_sprite_and_a_preview_of_a_part_begin_with_its_picture(
 def test_a_sound_that_ends_before_the_part_does_not_move_it(
     make: Make, sources: Sources, tmp_path: Path
 ) -> None:
-    """ffmpeg counts times of MPEG-TS from the earliest stream that it reads. This part was 2 s too late."""
+    """ffmpeg counts times of MPEG-TS from the earliest stream that it reads.
+
+    In an earlier version, this part began 2 s too late.
+    """
     source, film = tmp_path / "early-sound.ts", constant(sources, 200)
     sound = "-f lavfi -i sine=440:r=48000:duration=1"
     ffmpeg(f"-itsoffset 2 -i {film} {sound} -map 0 -map 1 -c:v copy -c:a aac {source}")

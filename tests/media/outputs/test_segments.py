@@ -78,9 +78,9 @@ def test_a_playlist_is_as_long_as_its_pictures(make: Make, sources: Sources) -> 
 
 
 def test_segments_of_a_long_film_stay_on_the_grid(make: Make, sources: Sources) -> None:
-    """With its default options, ffmpeg's dash muxer makes segments of 7.975 s from second 40 on.
+    """ffmpeg's dash muxer must not use its default options for films with 29.97 pictures per second.
 
-    This happens at 29.97 pictures per second.
+    From second 40 on, its segments would last 7.975 s.
     """
     folder = make([hls(segment_seconds=4, video={"ladder": [64]})], long_ntsc(sources))
     (rendition,) = hls_variants(folder / "hls/master.m3u8")

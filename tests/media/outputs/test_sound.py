@@ -49,7 +49,7 @@ def test_every_channel_of_surround_sound_is_in_the_right_place_of_stereo(
 
 
 def test_more_channels_than_a_codec_has_are_mixed_down(make: Make, sources: Sources) -> None:
-    """The job failed with encode_failed: the encoder of FLAC refused 12 channels."""
+    """The encoder of FLAC refuses 12 channels. In an earlier version, the job failed with encode_failed."""
     twelve = f"-f lavfi -i aevalsrc={'|'.join(['0.1*sin(440*t)'] * 12)}:c=12c:d=0.5:s=48000"
     source = sources.get("twelve.mov", lambda path: ffmpeg(f"{twelve} -c:a pcm_s16le {path}"))
     made = make([{"name": kind, "type": kind, "audio": {"channels": "keep"}} for kind in KINDS], source)
@@ -58,7 +58,7 @@ def test_more_channels_than_a_codec_has_are_mixed_down(make: Make, sources: Sour
 
 @pytest.mark.parametrize(("layout", "made"), [("2.1", "5.1"), ("3.1", "5.1"), ("4.1", "5.1"), ("6.1", "7.1")])
 def test_the_lfe_of_a_rare_layout_is_kept(make: Make, sources: Sources, layout: str, made: str) -> None:
-    """Of 2.1, AAC and Opus got 3.0: a silent centre, and no LFE."""
+    """In an earlier version, AAC and Opus encoded 2.1 as 3.0, with a silent centre and without the LFE."""
     hertz = {"FL": 400, "FR": 600, "LFE": 60}
     source = sources.get(f"sines-{layout}.wav", lambda path: sines(path, layout, hertz))
     outputs = [{"name": kind, "type": kind, "audio": {"channels": "keep"}} for kind in ("m4a", "opus")]

@@ -50,7 +50,10 @@ def test_a_sprite_shows_the_first_picture_of_each_interval(make: Make, sources: 
 
 @pytest.mark.parametrize("picture_format", ["webp", "gif"])
 def test_a_preview_of_a_still_scene_is_made(make: Make, sources: Sources, picture_format: str) -> None:
-    """The job failed with output_undecodable: libwebp makes one picture of an animation of equal pictures."""
+    """libwebp turns an animation of equal pictures into a single picture.
+
+    In an earlier version, the job then failed with output_undecodable.
+    """
     pictures = "-f lavfi -i color=red:size=160x90:rate=25:duration=5"
     source = sources.get("still-scene.mp4", lambda path: ffmpeg(f"{pictures} -c:v libx264 {path}"))
     preview = {"name": "card", "type": "preview", "format": picture_format}
@@ -62,7 +65,10 @@ def test_a_preview_of_a_still_scene_is_made(make: Make, sources: Sources, pictur
 def test_a_film_of_one_picture_has_a_best_picture_and_a_preview(
     make: Make, sources: Sources, rate: str
 ) -> None:
-    """ffmpeg sought beyond the picture, and the job failed. Podcasts are such films."""
+    """Podcasts may have a film of one picture.
+
+    In an earlier version, ffmpeg sought beyond this picture, and the job failed.
+    """
     inputs = f"-f lavfi -i color=red:size=160x90:rate={rate} -f lavfi -i sine=440:r=48000"
     encode = "-frames:v 1 -t 10 -c:v libx264 -c:a aac"
     name = f"one-picture-{rate.replace('/', '-')}.mp4"
@@ -72,7 +78,7 @@ def test_a_film_of_one_picture_has_a_best_picture_and_a_preview(
 
 
 def test_a_sound_that_begins_two_minutes_late_hides_no_picture(make: Make, sources: Sources) -> None:
-    """An earlier version counted times from the start of the sound, and found no picture at the moment."""
+    """An earlier version counted times from the start of the sound, so it found no picture at these times."""
     film = sound_two_minutes_late(sources)
     made = make([poster("best"), {**sprite(2), "columns": 1}], film)
     assert number_in(made / "poster/1.jpg") in range(60)
@@ -90,6 +96,6 @@ def test_a_poster_near_the_end_of_a_film_costs_no_more_than_one_at_its_beginning
 
 
 def test_a_sprite_decodes_keyframes_only(cpu_seconds: CpuSeconds, sources: Sources) -> None:
-    """A sprite of 60 s took 1.30 s of processor time when all pictures were decoded, and 0.11 s otherwise."""
+    """A sprite of 60 s took 1.30 s of processor time with all pictures, and 0.11 s with keyframes only."""
     film = long_film(sources)
     assert cpu_seconds([sprite()], film) < 0.25 * cpu_seconds([FILM_OF_LOW_SIZE], film)

@@ -50,7 +50,7 @@ def noisy_film(sources: Sources) -> Path:
 
 
 def two_sizes(sources: Sources) -> Path:
-    """Return a film of 24 s of 320x180 and then of 160x90, in one stream."""
+    """Return a film of 24 s whose picture size changes from 320x180 to 160x90 within one stream."""
 
     def generate(path: Path) -> None:
         parts = [path.with_name(f"{path.name}.{height}.h264") for height in (180, 90)]

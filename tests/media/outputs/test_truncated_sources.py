@@ -1,4 +1,4 @@
-"""Tests of cut off or damaged sources: a job refuses them, or encodes the readable part if it allows that."""
+"""Tests of cut off or damaged sources: the job fails, or encodes the readable part if it may."""
 
 import re
 from pathlib import Path

@@ -56,7 +56,7 @@ SHAPES: dict[str, tuple[Callable[[Sources], Path], tuple[int, int]]] = {
     "wide pixels": (partial(flat, options="-aspect 32:9"), (640, 180)),
     "small": (partial(flat, width=128, height=72), (128, 72)),
 }
-# The position of the watermark, as a share of the free width and height between the margins.
+# The position of the watermark: (0, 0) is the top left and (1, 1) the bottom right corner inside the margins.
 PLACES = {
     **{"top_left": (0, 0), "top_right": (1, 0), "bottom_left": (0, 1), "bottom_right": (1, 1)},
     "center": (0.5, 0.5),

@@ -25,7 +25,7 @@ def audio_entry(kind: bytes, inner: bytes, channels: int = 2, rate: int = 48_000
 
 @dataclass(frozen=True)
 class Init:
-    """An init segment. `elst` has entries of (duration, media time), in version 0."""
+    """An init segment. `elst` is an edit list of version 0. Its entries are (duration, media time)."""
 
     entries: tuple[bytes, ...] = (visual_entry(),)
     timescale: int = 1000
@@ -54,7 +54,7 @@ class Init:
 
 @dataclass(frozen=True)
 class Media:
-    """A media segment of one fragment. Its samples have durations, sizes, flags and shifts."""
+    """A media segment of one fragment. Each sample is (duration, size, flags, shift)."""
 
     samples: tuple[tuple[int, int, int, int], ...] = ((40, 10, 0, 0), (40, 10, 0x10000, 0))
     time: int = 0

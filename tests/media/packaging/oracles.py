@@ -1,4 +1,4 @@
-"""Run Shaka Packager and its ffprobe, which `ci/oracles` installs. Both are independent of our code."""
+"""Run Shaka Packager and its ffprobe, which `ci/oracles` installs. They share no code with Euterpe."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ class Packaged:
 
 
 def package(videos: Sequence[Rendition], sounds: Sequence[Rendition], folder: Path, seconds: int) -> Packaged:
-    """Package whole renditions with Shaka Packager, which cuts them again at their keyframes."""
+    """Package whole renditions with Shaka Packager, which cuts them into new segments at their keyframes."""
     folder.mkdir()
     streams = []
     for kind, renditions in (("video", videos), ("audio", sounds)):

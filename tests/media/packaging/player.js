@@ -26,10 +26,10 @@ const event = (name) => new Promise((resolve) => video.addEventListener(name, re
 const fail = (text) => report.errors.push(String(text));
 const next = (index, count) => (index + 1) % count;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-// Playback begins when this much, or the whole film, is buffered: a busy machine must not look like a stall.
+// Playback begins when this many seconds or the whole film are buffered, so that a slow machine causes no stall.
 const BUFFER_S = 60;
 
-// Each adapter returns: setSound(index), setText(index), and fills the report.
+// Each adapter returns setSound(index) and setText(index), and fills the report.
 const adapters = {
   async "hls.js"(url) {
     await script("hls.js/dist/hls.min.js");

@@ -20,7 +20,7 @@ from tests.node import NODE_MODULES
 Player = Literal["hls.js", "dash.js", "shaka"]
 Track: TypeAlias = dict[str, Any]
 
-# The folder of the page. The server has the players under /lib/ and the media under /media/.
+# The folder of the page. The server serves the players under /lib/ and the media under /media/.
 _PAGE = Path(__file__).parent
 _TYPES = {
     ".html": "text/html",
@@ -80,10 +80,10 @@ def play(
 ) -> list[PlayReport]:
     """Play manifests of one folder in parallel in one browser, and return their reports in order.
 
-    `keys` has the responses to requests to other hosts, by URL.
+    `keys` maps the URLs of keys on other hosts to the responses.
 
-    A playback with errors is repeated alone. On a busy machine, hls.js sometimes appends a segment twice
-    after a change of the level, and reports an error. A fault of the media is reported in every playback.
+    A playback with errors is repeated alone, because hls.js may fail on a busy machine: it sometimes appends
+    a segment twice after a change of the level. A fault of the media is reported again in the repetition.
     """
     reports = _play(folder, plays, timeout_s, keys)
     return [

@@ -25,7 +25,7 @@ from euterpe.media.sandbox.sandbox import Sandbox
 SECONDS = 13.013
 PICTURES = 390
 SEGMENT_SECONDS = 4
-SEGMENTS = 3  # the last segment of one second is appended to the third segment
+SEGMENTS = 3  # the fourth segment has only one second, so it is appended to the third segment
 CUES = (Cue(1, 3, "A & B <i>"), Cue(3.5, 9, "two\n\nlines --> here"))
 
 # The encoders have the same options as in plans: closed GOPs, and no keyframes at scene cuts.
@@ -57,7 +57,7 @@ class Sound:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The parameters of a presentation. Each of `widths` is a rung."""
+    """The parameters of a presentation. It has a rung for each of `widths`."""
 
     video: str | None = "h264"
     sounds: tuple[Sound, ...] = (

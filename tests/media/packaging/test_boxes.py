@@ -51,7 +51,7 @@ def test_boxes_are_found_with_their_positions(read: Callable[[bytes], list[Box]]
     [
         b"\0\0\0",
         box(b"free") + b"\0" * 7,
-        box(b"free", declared=0),  # "to the end of the file": nothing could be appended
+        box(b"free", declared=0),  # size 0 means "to the end of the file", so nothing could be appended
         box(b"free", declared=7),
         box(b"free", declared=9),
         box(b"free", bytes(8), declared=2**32 - 1),

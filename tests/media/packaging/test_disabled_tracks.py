@@ -1,4 +1,4 @@
-"""Tests of marking text tracks as not enabled: only their flags change, and no linked file changes."""
+"""Tests of disabling text tracks: only the flags of the tracks change, and a linked file does not change."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of finishing segments in the sandbox: decode times, short last segments, and hostile folders."""
+"""Tests of `finish_rendition` in the sandbox: decode times, short last segments, and hostile folders."""
 
 import io
 import os

@@ -124,6 +124,6 @@ def test_ffmpeg_reads_every_packet_through_the_manifest(film: Presentation, mani
         PICTURES,
         *(sum(s.samples for s in film.facts[one.name].segments) for one in film.sounds),
     ]
-    # The first picture is shown at 0, and the sound begins with its priming.
+    # The first picture has the time 0. The sound begins earlier, by the length of its priming samples.
     starts = [next(int(row[2]) for row in rows if row[0] == str(stream)) for stream in range(6)]
     assert starts == [0, 0, *(-one.priming for one in film.sounds)]

@@ -1,4 +1,4 @@
-"""Tests that the master playlist has the facts that players choose by: rates, codecs, languages."""
+"""Tests that the master playlist has the rates, codecs and languages by which players choose a rendition."""
 
 import re
 from dataclasses import replace

@@ -23,7 +23,7 @@ PAIRS = (("h264", "aac"), ("hevc", "aac"), ("vp9", "opus"), ("av1", "opus"))
 
 @dataclass(frozen=True)
 class Compared:
-    """A folder of ours, its renditions, and the presentation that Shaka Packager makes of them."""
+    """A folder that Euterpe packaged, its renditions, and the files that Shaka Packager makes of them."""
 
     codecs: tuple[str, str]
     folder: Path

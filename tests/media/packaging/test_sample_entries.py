@@ -69,7 +69,7 @@ def test_the_codec_string_of_a_picture(kind: bytes, inner: bytes, codec: str) ->
         (b"mp4a", esds(0x40, bytes.fromhex("1190")), "mp4a.40.2", 48_000, 2),
         (b"mp4a", esds(0x40, bytes.fromhex("11b0")), "mp4a.40.2", 48_000, 6),
         (b"mp4a", esds(0x40, bytes.fromhex("13900000")), "mp4a.40.2", 22_050, 2),
-        (b"mp4a", esds(0x40, bytes.fromhex("2b920800")), "mp4a.40.5", 44_100, 2),  # 22,050 Hz and SBR
+        (b"mp4a", esds(0x40, bytes.fromhex("2b920800")), "mp4a.40.5", 44_100, 2),  # SBR doubles 22,050 Hz
         (b"mp4a", esds(0x40, bytes.fromhex("1780177011")), "mp4a.40.2", 12_000, 2),  # an explicit rate
         (b"mp4a", esds(0x40, bytes.fromhex("f94640")), "mp4a.40.42", 48_000, 2),  # an escaped object type
         (b"mp4a", esds(0x40, bytes.fromhex("1180")), "mp4a.40.2", 48_000, 2),  # channel configuration 0

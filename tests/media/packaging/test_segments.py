@@ -96,7 +96,7 @@ def test_hand_made_segments_are_read() -> None:
         [2],
         [True],
     )
-    # Samples without flags of their own have the flags of `trex`, by which they are not keyframes.
+    # Samples without flags get the default flags of `trex`. With these flags, they are not keyframes.
     found = read(Init().build(), Media(samples=(), count=3, flags=1, data_bytes=30).build())["segments"]
     assert (found["ends"], found["samples"], found["syncs"]) == ([120], [3], [False])
 
@@ -184,7 +184,7 @@ def test_damaged_files_are_read_or_refused(film: Presentation, rounds: int) -> N
     for _ in range(rounds):
         files = [bytearray(init), bytearray(moof)]
         data = choice.choice(files)
-        reach = min(len(data), 2500)  # after these bytes there are only pictures
+        reach = min(len(data), 2500)  # all later bytes are pictures
         for _ in range(choice.choice([1, 1, 2, 5, 40])):
             at = choice.randrange(min(reach, len(data)))
             match choice.randrange(4):

@@ -94,7 +94,7 @@ def planned(*outputs: dict[str, Any], facts: MediaInfo | None = None, threads: i
 
 
 def measured(made: Plan) -> Plan:
-    """Return the plan settled with plausible results of its measurements."""
+    """Return the plan with plausible results in place of its measurements."""
     loudness, curve = MeasuredLoudness(-23.0, -9.5), MeasuredCurve((97.0, 92.0, 80.0, 60.0))
     results = [loudness if isinstance(one, LoudnessMeasurement) else curve for one in made.measurements]
     return settled(made, results)
@@ -173,7 +173,7 @@ KINDS = ("video", "audio", "subtitle", "data", "attachment", "picture", "unknown
 
 @st.composite
 def media_infos(draw: st.DrawFn) -> MediaInfo:
-    """Generate all facts that the validation of a probe's answer accepts: usual, odd and hostile facts."""
+    """Generate usual, odd and hostile facts, all of which pass the validation of a probe's answer."""
     kinds = draw(st.just(["video", "audio"]) | st.lists(st.sampled_from(KINDS), max_size=6))
     streams = [_stream(draw, place, kind) for place, kind in enumerate(kinds)]
     facts = draw(
@@ -193,8 +193,8 @@ def media_infos(draw: st.DrawFn) -> MediaInfo:
 
 
 def _stream(draw: st.DrawFn, place: int, kind: str) -> StreamInfo:
-    # Half of the streams are usual streams with changes, because random streams are refused for their size
-    # alone.
+    # Half of the streams are usual streams with some changes, because random streams are refused only for
+    # their size.
     usual = {"video": VIDEO, "audio": AUDIO}.get(kind, SUBTITLE)
     optional = _BOTH | _OF_KIND.get(kind, {})
     assert set(optional) <= {field.name for field in fields(StreamInfo)}

@@ -52,7 +52,7 @@ _STREAM = re.compile(r"[0-9]+:[0-9]+")
 _MOVED = re.compile(r"setts=pts=PTS-\((-?[0-9]+\.[0-9]{6})\)/TB:dts=DTS-\(\1\)/TB")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?k?")
 _LABEL = re.compile(r"\[([vath][0-9]+|r[0-9]+end)\]")
-# A metric with the file of its results, whose name has the number of the measurement.
+# A metric with the file for its results. The file name contains the number of the measurement.
 _METRIC = re.compile(
     r"(psnr|ssim|xpsnr)=stats_file=\.quality/[0-9]+-\1\.log"
     r"|libvmaf=model=version=vmaf_(4k_)?v0\.6\.1:n_subsample=[0-9]+:log_fmt=csv:log_path=\.quality/[0-9]+-vmaf\.log"
@@ -62,7 +62,7 @@ _LANGUAGE = re.compile(r"language=[a-z]{2,3}(-[a-z0-9]{1,8}){0,3}")
 # text after the first `=` unchanged.
 _TAG = re.compile(f"({'|'.join(get_args(TagName))})=.*", re.DOTALL)
 _FORCED = re.compile(r"expr:isnan\(prev_forced_t\)\+gt\(floor\(t/[0-9]+\),floor\(prev_forced_t/[0-9]+\)\)")
-# The parameter lists of encoders: names with numbers, and points of a master display.
+# The parameter lists of encoders: names with numbers, and the coordinates of a mastering display.
 _PARAMETERS = re.compile(r"[a-z-]+=([a-z]+|[0-9]+)(:[a-z-]+=(\.passes/)?[A-Za-z0-9(),._-]+)*")
 # The filters of a graph, and the words that their options may have besides numbers.
 _FILTERS = _words(
@@ -91,7 +91,7 @@ _FILTER_WORDS = _words(
 
 
 def _fixed_words() -> frozenset[str]:
-    """Return all words in the tables of the product: the codec table and the whitelist."""
+    """Return all words that Euterpe's own tables contain: the codec table and the whitelist."""
     words = {
         "pipe:1",
         "fd:",
@@ -132,7 +132,7 @@ _WORDS = _fixed_words()
 def assert_no_foreign_text(
     outputs: Sequence[str], rendition_names: Sequence[str], argv: tuple[str, ...]
 ) -> None:
-    """Raise for a word that is none of these: number, word of our tables, language, path, requested tag."""
+    """Raise unless each word is a number, a language, a path, a requested tag or a word of our tables."""
     own = "|".join(re.escape(name) for name in outputs)
     renditions = "|".join(re.escape(name) for name in rendition_names) or "-"
     path = re.compile(

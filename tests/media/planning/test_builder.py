@@ -1,4 +1,4 @@
-"""Tests of commands under construction: shared nodes, the cascade of scales, and expected work."""
+"""Tests of the construction of commands: shared nodes, the cascade of scales, and expected work."""
 
 from itertools import permutations
 

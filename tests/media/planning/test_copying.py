@@ -19,7 +19,7 @@ HEVC = replace(VIDEO, codec="hevc", profile="Main 10", pixel_format="yuv420p10le
 
 
 def copied(made: Plan) -> list[str]:
-    """Return the kinds of the copied tracks of the first file of the last command."""
+    """Return the kind of each track that the last command copies into its first file."""
     product = made.commands[-1].products[0]
     assert isinstance(product, File)
     return [track.kind for track in product.tracks if track.is_copied]
@@ -189,7 +189,7 @@ def test_the_first_of_two_passes_reads_the_copied_sound_too() -> None:
 
 
 def test_a_new_field_prevents_a_copy_until_it_is_considered_here() -> None:
-    """Without this rule, a new field would be accepted, but a copy would ignore it."""
+    """Without this rule, requests with a new field would be accepted, but a copy would ignore the field."""
     of_output = {*Mp4Output.model_fields, *M4aOutput.model_fields, *FlacOutput.model_fields}
     changing = {"start", "end", *copying._OF_PICTURES}
     assert copying._OF_OUTPUT & changing == set()

@@ -47,10 +47,10 @@ BASES: dict[str, Fields] = {
 
 
 def changes(kind: str) -> Iterator[Fields]:
-    """Yield the fields to add to the output of this kind, each with a value that must matter."""
+    """Yield fields to add to an output of this kind. Each value must change the plan."""
     yield from ({name: value} for name, value in PART.items())
     if kind in ("m4a", "mp3", "opus", "flac"):
-        # FLAC has no rate, and MP3 has the two channels of its default at most.
+        # These values change nothing: FLAC has no bit rate, and MP3 has at most two channels, as by default.
         without = {"flac": {"bitrate_kbps": 48}, "mp3": {"channels": "keep"}}
         yield from ({"audio": sound} for sound in SOUNDS if sound != without.get(kind))
         yield from ({"metadata": "keep"}, {"metadata": {"title": "Interview"}})
@@ -133,7 +133,7 @@ def test_every_field_of_a_watermark_changes_the_plan(kind: str, field: str, valu
     ("kind", "size"), [("image", (1080, 1920)), ("sprite", (160, 284)), ("preview", (480, 854))]
 )
 def test_pictures_are_padded(kind: str, size: tuple[int, int]) -> None:
-    """A sheet has bars around each thumbnail, and the areas in its cues include the bars."""
+    """A sprite sheet has bars around each thumbnail, and the areas in its cues include these bars."""
     fields = {"crop": {"left": 420, "right": 420}} if kind == "image" else {}
     made = planned(kind, {"pad": {"aspect": "9:16"}, **fields})
     ((scale,),) = [command.scales for command in made.commands]

@@ -1,4 +1,4 @@
-"""Tests of settling plans: numbers in place of all goals, and nothing else changes."""
+"""Tests of `settled`, which replaces the goals of a plan by measured numbers and changes nothing else."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_the_hash_covers_the_measurements() -> None:
 
 
 def test_an_output_whose_measurement_failed_stays_in_the_plan() -> None:
-    """The encode leaves the output out, and adds a warning that names the reason."""
+    """The encode omits the output, and adds a warning that names the reason."""
     made = settled(planned({**LOUD, "optional": True}), [None])
     assert made.outputs == ("film",)
     assert made.warnings == ()

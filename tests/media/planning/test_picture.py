@@ -1,4 +1,4 @@
-"""Tests of sizes and changes of pictures: upright, by the short side, cropped, padded, frame rates."""
+"""Tests of the sizes and changes of pictures: rotation, short side, crop, padding and frame rate."""
 
 from dataclasses import replace
 
@@ -90,7 +90,7 @@ def test_a_crop_that_leaves_nothing_is_refused(edges: Crop) -> None:
 
 @pytest.mark.parametrize("rotation", [0, 90])
 def test_a_crop_that_leaves_less_than_two_decoded_pixels_is_refused(rotation: int) -> None:
-    """In an earlier version, a crop to 40 shown pixels made a filter of width 0 if pixels were 100:1."""
+    """In an earlier version, a crop to 40 shown pixels made a filter of width 0 for pixels of 100:1."""
     wide = video(64, 720, 100.0, rotation)
     edges = Crop(left=6360) if rotation == 0 else Crop(top=6360)
     assert min(shown_size(wide, edges).width, shown_size(wide, edges).height) == 40

@@ -174,7 +174,10 @@ def test_a_part_that_begins_after_the_end_of_the_source_is_refused(output: dict[
 
 @pytest.mark.parametrize("output", [FILM, HLS, {"type": "sprite"}, {"type": "preview"}])
 def test_a_part_without_pictures_is_refused(output: dict[str, Any]) -> None:
-    """The last picture of a slide show lasts long. ffmpeg found no picture after it, and the job failed."""
+    """The last picture of a slide show lasts long.
+
+    In an earlier version, a part that began during this picture had no pictures, and the job failed.
+    """
     slides = info(replace(VIDEO, latest_seconds=4.0), AUDIO)
     with pytest.raises(MediaError, match="no picture begins after that") as refused:
         planned({**output, "name": "a", "start": 5}, facts=slides)
@@ -227,7 +230,7 @@ def test_dolby_vision_becomes_its_base_layer_with_a_warning() -> None:
 
 @pytest.mark.parametrize("colour", [Colour(), Colour(full_range=True), Colour(9, 16, 15)])
 def test_dolby_vision_without_a_base_layer_is_refused(colour: Colour) -> None:
-    """Without its metadata, profile 5 is shown in green and purple."""
+    """Without its metadata, a film in Dolby Vision profile 5 is shown in green and purple."""
     facts = info(replace(VIDEO, codec="hevc", dolby_vision=True, colour=colour), AUDIO)
     with pytest.raises(MediaError, match="Dolby Vision") as refused:
         planned(FILM, facts=facts)

@@ -25,7 +25,7 @@ KEPT: dict[str, Any] = {"codec": "hevc", "hdr": "keep"}
 
 
 def film(*, measure: Sequence[str] = (), vmaf_min: float | None = None, **video: object) -> dict[str, object]:
-    """Return a film output. `video` has the other fields of its picture."""
+    """Return a film output. `video` has additional fields for the picture."""
     wanted = {"measure": list(measure), "vmaf_min": vmaf_min}
     return {"name": "film", "type": "mp4", **wanted, "video": video}
 
@@ -45,7 +45,7 @@ def test_nothing_is_measured_unless_it_is_asked_for() -> None:
 
 
 def test_metrics_are_measured_in_one_order() -> None:
-    """The same metrics in another order give the same plan."""
+    """A request with the same metrics in another order gives the same plan."""
     assert planned(film(measure=["xpsnr", "vmaf"])) == planned(film(measure=["vmaf", "xpsnr"]))
     assert metrics(planned(film(measure=["xpsnr", "psnr", "vmaf"]))) == [("vmaf", "psnr", "xpsnr")]
 
@@ -93,7 +93,7 @@ def test_hdr_that_becomes_sdr_is_measured_with_vmaf() -> None:
 
 
 def test_a_least_vmaf_of_hdr_is_refused() -> None:
-    """Otherwise a job could succeed although its condition was never checked."""
+    """Otherwise, a job could succeed although its lowest VMAF was never checked."""
     with pytest.raises(MediaError) as refused:
         planned(film(**KEPT, vmaf_min=90), facts=info(HDR, AUDIO))
     assert refused.value.code == "output_unsupported"
@@ -145,7 +145,10 @@ def test_vmaf_has_no_threads_of_its_own() -> None:
 
 
 def test_the_score_of_a_short_part_does_not_depend_on_the_other_outputs() -> None:
-    """Beside a whole film, VMAF was computed for one of 7 pictures of the part, and alone for one of 3."""
+    """In an earlier version, VMAF was computed for one of 3 pictures of the part if it was the only output.
+
+    With an output of the whole film in the same job, VMAF was computed for one of 7 pictures.
+    """
     part = {**film(measure=["vmaf"]), "start": 20, "end": 25}
     alone = checks(planned(part, facts=long_film(60)))
     beside = checks(planned(part, {"name": "whole", "type": "mp4"}, facts=long_film(60)))

@@ -102,7 +102,10 @@ def test_same_bytes_on_one_core_and_on_many(clips: Clips, tmp_path: Path, kind: 
 def test_a_damaged_film_makes_the_same_bytes_with_any_number_of_threads(
     sandbox: Sandbox, clips: Clips, tmp_path: Path
 ) -> None:
-    """With more threads, a decoder repairs pictures with others: 5 numbers of threads made 5 films."""
+    """A decoder with several threads repairs damaged pictures differently.
+
+    5 different numbers of threads made 5 different films.
+    """
     damaged = bytearray(clips.make("film.mp4").read_bytes())
     for at in range(len(damaged) // 3, 2 * len(damaged) // 3, 997):
         damaged[at : at + 8] = b"\xa5" * 8

@@ -1,4 +1,4 @@
-"""Tests of the search for a rate factor: its samples, its prediction, and its changes of a plan."""
+"""Tests of the search for a rate factor: its samples, its prediction, and the plan after the search."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -187,7 +187,7 @@ def test_samples_get_the_watermark() -> None:
 
 
 def test_a_copied_film_has_no_part_in_the_search_of_another() -> None:
-    """The film that was copied got the warning that its target was missed."""
+    """In an earlier version, the copied film got the warning that the target was missed."""
     copied = {"name": "copied", "type": "mp4", "video": {"copy": "auto"}}
     made = planned(copied, film(), facts=long_film(600))
     assert [one.outputs for one in searches(made)] == [("film",)]

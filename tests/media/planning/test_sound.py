@@ -108,7 +108,7 @@ def test_channels_are_never_added_and_the_default_rate_grows_with_them(
 def test_the_layout_that_keeps_the_channels_has_an_lfe_if_the_source_has_one(
     source: str | None, codec: str, layout: str
 ) -> None:
-    """AAC encoded 2.1 as 3.0, with a silent centre and without the LFE."""
+    """In an earlier version, AAC encoded 2.1 as 3.0, with a silent centre and without the LFE."""
     count = {"2.1": 3, "3.0": 3, None: 3, "3.1": 4, "quad": 4, "4.1": 5, "5.1(side)": 6}.get(source, 7)
     sound = replace(AUDIO, channels=count, layout=source)
     film = {"name": "sound", "type": "mov", "video": None, "audio": {"codec": codec, "channels": "keep"}}

@@ -103,7 +103,10 @@ def test_a_sprite_decodes_only_keyframes_if_they_are_frequent_enough() -> None:
 
 @pytest.mark.parametrize(("seconds", "columns"), [(1e9, 1), (10_002.0, 50), (5_002.0, 1)])
 def test_too_many_sprite_pictures_are_refused_before_any_is_planned(seconds: float, columns: int) -> None:
-    """A film of two pictures can declare a duration of 30 years. The limit is for the sum of both sprites."""
+    """A film of two pictures can declare a duration of 30 years.
+
+    The limit applies to the total number of thumbnails of both sprites.
+    """
     very_long = long_film(seconds)
     outputs = [sprite(name, interval_seconds=1, columns=columns) for name in ("s", "t")]
     specs(*outputs)

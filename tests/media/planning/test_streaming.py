@@ -1,4 +1,4 @@
-"""Tests of the decision whether a plan may begin before its source is complete."""
+"""Tests of the decision whether the encode of a plan may begin before its source is complete."""
 
 from typing import Any
 

@@ -74,8 +74,8 @@ def transport_stream(interval: float | None, end: float | None = 3_600.0) -> Med
     ("start", "interval", "end", "seek"),
     [
         (100.0, 2.0, 3_600.0, 80.08),
-        (100.0, 10.0, 3_600.0, 60.08),  # rare keyframes: four intervals
-        (10.0, 2.0, 3_600.0, None),  # decode from the beginning
+        (100.0, 10.0, 3_600.0, 60.08),  # with rare keyframes, the seek goes back by four intervals
+        (10.0, 2.0, 3_600.0, None),  # the decoding begins at the beginning of the film
         (100.0, None, 3_600.0, None),  # no interval is known
         (100.0, 2.0, None, None),  # the times jump
     ],

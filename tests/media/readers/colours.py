@@ -47,7 +47,7 @@ class NamedColours:
 
 
 def mediainfo_tags(path: Path) -> NamedColours:
-    """Return the colour tags that MediaInfo finds, which does not use ffmpeg."""
+    """Return the colour tags found by MediaInfo, which does not use ffmpeg."""
     track = MediaInfo.parse(path).video_tracks[0]
     return NamedColours(
         track.color_primaries, track.transfer_characteristics, track.matrix_coefficients, track.color_range
@@ -55,7 +55,7 @@ def mediainfo_tags(path: Path) -> NamedColours:
 
 
 def patch_values(media: Media) -> list[Triple]:
-    """Return the mean Y, Cb and Cr of each patch of the second picture in reading order, scaled to 8 bits."""
+    """Return the mean Y, Cb and Cr of each patch of the second picture, in reading order, in 8 bits."""
     second = [frame for _, frame in frames(media)][1]
     return [
         tuple(_middle(second, number, row, column) for number in range(3))  # type: ignore[misc]

@@ -18,7 +18,7 @@ from av.video.frame import VideoFrame
 Media = Path | bytes
 Floats = npt.NDArray[np.float64]
 
-# Matroska rounds times to milliseconds, which would put small gaps between the samples of a sound.
+# Matroska rounds times to milliseconds. Without a tolerance, this would put small gaps between samples.
 _ROUNDING_SECONDS = 0.0015
 
 
@@ -60,7 +60,8 @@ def sound(media: Media, stream: int = 0) -> Sound:
     with opened(media) as container:
         source = container.streams.audio[stream]
         rate = source.codec_context.sample_rate
-        # PyAV 18.1 crashes when it reads the planes of eight channels, so take one plane.
+        # PyAV 18.1 crashes when it reads separate planes of eight channels, so convert them to one packed
+        # plane.
         converter = av.AudioResampler(format="flt")
         for decoded in container.decode(source):
             for frame in converter.resample(decoded):
@@ -130,7 +131,7 @@ def first_packet_seconds(media: Media) -> float:
 
 
 def packet_bytes(media: Media, kind: str) -> list[bytes]:
-    """Return the packets of the first stream of this kind, as the file holds them."""
+    """Return the packets of the first stream of this kind, in the form in which the file stores them."""
     with opened(media) as container:
         stream = next(one for one in container.streams if one.type == kind)
         return [data for packet in container.demux(stream) if (data := bytes(packet))]

@@ -46,7 +46,10 @@ def flashes(media: Media) -> list[float]:
 
 
 def combing(media: Media) -> float:
-    """Return the share of pixels that differ from the lines above and below, in the worst picture."""
+    """Return the share of pixels that differ from the lines above and below.
+
+    Take the picture with the most.
+    """
     return max(_combed_share(plane(frame)) for _, frame in frames(media))
 
 

@@ -19,7 +19,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Rendition:
-    """One rendition. `attributes` are those of the master playlist or of the MPD's Representation."""
+    """A rendition. `attributes` come from the master playlist or from the Representation in the MPD."""
 
     name: str
     attributes: Mapping[str, str]
@@ -81,7 +81,7 @@ def _hls(playlist: Path, attributes: Mapping[str, str]) -> Rendition:
 def dash_renditions(manifest: Path, content: str) -> list[Rendition]:
     """Return the renditions whose adaptation set is of this content type (video, audio or text).
 
-    Leave out the adaptation set of the keyframes for trick play, which are in one file.
+    Leave out the adaptation set for trick play, whose keyframes are in one file.
     """
     root = Xml.fromstring(manifest.read_text())  # noqa: S314  the product wrote it
     return [
@@ -125,7 +125,7 @@ def _child(name: str, *parents: Xml.Element) -> Xml.Element:
 def _dash_segments(template: Xml.Element) -> Iterator[tuple[int, float]]:
     """Yield the number and the duration of each segment.
 
-    Without a timeline, yield more segments than exist.
+    Without a SegmentTimeline, the number of segments is unknown, so yield more segments than exist.
     """
     scale, first = int(template.get("timescale", "1")), int(template.get("startNumber", "1"))
     timeline = template.find(f"{_MPD}SegmentTimeline")

@@ -13,9 +13,9 @@ _LEAST_SILENCE_SECONDS = 0.1
 def beeps(media: Media, stream: int = 0) -> list[float]:
     """Return the time at which each beep begins, to about 0.1 ms.
 
-    The beep is demodulated at its frequency. The envelope, averaged over a window, rises in a straight line
-    whose middle is the beginning of the beep. So the envelope has half of the beep's level at the beginning.
-    A lossy encoder spreads noise before a beep, but the noise is far below half of the level.
+    Demodulate the beep at its frequency, and average the envelope over a window. At the start of a beep, the
+    averaged envelope rises in a straight line, and has half of the beep's level exactly when the beep begins.
+    A lossy encoder spreads noise before a beep, but this noise is far below half of the level.
     """
     found = sound(media, stream)
     rate, samples = found.sample_rate, found.samples[0]

@@ -37,10 +37,10 @@ def size(media: Media) -> tuple[int, int]:
 
 
 def mediainfo_languages(path: Path) -> list[str | None]:
-    """Return the languages of the audio tracks as MediaInfo finds them, which does not use ffmpeg."""
+    """Return the languages of the audio tracks, as found by MediaInfo, which does not use ffmpeg."""
     return [track.language for track in MediaInfo.parse(path).audio_tracks]
 
 
 def mediainfo_rotation(path: Path) -> float:
-    """Return the clockwise degrees by which MediaInfo says that players turn the picture."""
+    """Return the degrees by which players turn the picture clockwise, according to MediaInfo."""
     return float(MediaInfo.parse(path).video_tracks[0].rotation or 0)

@@ -51,7 +51,7 @@ def test_hdr_has_its_tags_and_ten_bits(sources: Sources, transfer: int) -> None:
     greys = patch_values(hdr_greys(sources, transfer))
     assert [luma for luma, _, _ in greys] == sorted(luma for luma, _, _ in greys)
     assert greys[0] == pytest.approx((16, 128, 128), abs=0.3)
-    # 203 cd/m2 are 58 % of PQ, and 75 % of HLG.
+    # A luminance of 203 cd/m2 has the signal level 58 % in PQ and 75 % in HLG.
     expected = 16 + 219 * (0.581 if transfer == PQ else 0.75)
     assert greys[GREY_NITS.index(203.0)] == pytest.approx((expected, 128, 128), abs=0.5)
     assert greys[-1] == pytest.approx((235, 128, 128), abs=0.5)

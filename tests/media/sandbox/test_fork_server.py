@@ -1,4 +1,4 @@
-"""Tests of the fork server: it carries out every order, keeps running, and leaks no file descriptor."""
+"""Tests of the fork server: it executes every request, keeps running, and leaks no file descriptor."""
 
 import resource
 import select
@@ -17,7 +17,7 @@ from tests.media.processes import children_of, wait_for_exit
 
 
 def open_files(sandbox: Sandbox, folder: Path) -> list[int]:
-    """Return the numbers of open files of this process and of the helper, while only one child runs."""
+    """Return how many files this process and the helper have open while only one child runs."""
     wait_until_reaped(sandbox, folder)
     with sleeper(sandbox, folder):
         return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in ("self", helper_of(sandbox))]
@@ -44,7 +44,7 @@ def test_a_bad_order_ends_only_its_own_child(
 
 
 def test_a_helper_that_may_open_no_more_files_keeps_no_child(own_sandbox: Sandbox, tmp_path: Path) -> None:
-    """Each limit is too low for one of the files that the helper opens, for the order or for the child."""
+    """Under each limit, one of the helper's opens fails: a file of the request or a file for the child."""
     helper, files = helper_of(own_sandbox), open_files(own_sandbox, tmp_path)
     before = resource.prlimit(helper, resource.RLIMIT_NOFILE)
     lowest = len(list(Path(f"/proc/{helper}/fd").iterdir()))
@@ -68,7 +68,7 @@ def test_a_helper_survives_callers_that_hang_up_without_reading(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hang_up(sock: socket.socket) -> None:
-        assert select.select([sock], [], [], TIMEOUT_S)[0]  # the reply has arrived and stays unread
+        assert select.select([sock], [], [], TIMEOUT_S)[0]  # the reply has arrived, and is not read
         raise MediaError(ErrorCode.SANDBOX_FAILED, "hung up")
 
     helper = helper_of(sandbox)

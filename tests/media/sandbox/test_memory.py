@@ -25,7 +25,7 @@ def test_a_slot_has_its_share_of_the_memory_within_reason(slots: int, total: int
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """Return a root folder with the /proc of a machine that has 16 GiB and no control groups."""
+    """Return a root folder with the /proc of a machine that has 16 GiB of memory and no control groups."""
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/meminfo").write_text("MemTotal:       16777216 kB\nMemFree:  1 kB\n")
     (tmp_path / "proc/self/cgroup").write_text("0::/\n")

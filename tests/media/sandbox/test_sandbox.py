@@ -75,7 +75,7 @@ def test_a_child_finds_the_files_that_it_is_given_under_their_numbers(
 
 
 def test_a_child_cannot_write_to_the_source_that_it_reads(sandbox: Sandbox, tmp_path: Path) -> None:
-    """A source is kept for a retry only if it has not changed since its fetch."""
+    """A worker keeps a source for a retry only if the file has not changed since its fetch."""
     (folder := tmp_path / "folder").mkdir()
     (source := tmp_path / "source").write_text("source\n")
     before = source.stat()
@@ -111,8 +111,8 @@ def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path:
         assert child.end.code == code
 
 
-# The program makes its memory read-only, because RLIMIT_DATA counts only writable memory. It also takes a
-# process name that is not valid UTF-8, as any program may.
+# The program makes its memory read-only, because RLIMIT_DATA counts only writable memory. It also sets a
+# process name that is not valid UTF-8, as any program may do.
 _MEMORY_MADE_READ_ONLY = """
 import ctypes, time
 libc = ctypes.CDLL(None)
@@ -160,7 +160,8 @@ def test_a_child_makes_nothing_but_files(sandbox: Sandbox, tmp_path: Path, call:
     ) as child:
         printed = output(child)
     made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
-    # seccomp allows renames, which a child needs within its folder. Only Landlock refuses them elsewhere.
+    # seccomp allows renames, which a child needs within its folder. Only Landlock refuses renames in other
+    # folders.
     refused = sandbox.isolation.no_files or (
         sandbox.isolation.few_system_calls and not call.startswith("rename")
     )

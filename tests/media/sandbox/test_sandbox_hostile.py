@@ -76,7 +76,7 @@ def test_a_text_that_names_another_file_is_not_media(
 def test_ffmpeg_opens_no_other_file_even_if_the_probe_was_fooled(
     sandbox: Sandbox, tmp_path: Path, canary: Path, container: str
 ) -> None:
-    """The plan sets the demuxer. In this test, each allowed demuxer gets a playlist to read."""
+    """The plan tells ffmpeg which demuxer to use. In this test, each allowed demuxer reads a playlist."""
     source, out = tmp_path / "source.mp4", tmp_path / "out"
     source.write_text(_HLS.format(target=canary))
     out.mkdir()

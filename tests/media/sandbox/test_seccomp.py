@@ -97,7 +97,7 @@ def test_a_child_can_abort(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 class ProbeState(Exception):
-    """The seccomp mode and the open files of a probe."""
+    """An exception that carries the seccomp mode and the open files of a probe."""
 
 
 def test_a_probe_has_the_filter_and_no_way_to_the_worker(sandbox: Sandbox) -> None:
@@ -163,7 +163,8 @@ def test_nothing_but_the_table_is_allowed(architecture: seccomp.Architecture, pr
 
 
 def test_another_architecture_ends_the_process(architecture: seccomp.Architecture, program: bytes) -> None:
-    for other in (0x40000003, 0xC000003E ^ 0xC00000B7 ^ architecture.audit, 0):  # i386, x86-64 or arm64, none
+    # i386, the other one of x86-64 and arm64, and no architecture
+    for other in (0x40000003, 0xC000003E ^ 0xC00000B7 ^ architecture.audit, 0):
         assert decide(program, other, 0) == seccomp.KILL
 
 

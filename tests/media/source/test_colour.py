@@ -1,4 +1,4 @@
-"""Tests of the four colour properties, as numbers of H.273 and as names."""
+"""Tests of the four colour properties of a picture, as H.273 numbers and as names."""
 
 import pytest
 

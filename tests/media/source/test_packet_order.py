@@ -1,4 +1,4 @@
-"""Tests of the check that a pipe gives the packets of an MP4 film in the same order as a file."""
+"""Tests of the check that packets of an MP4 film have the same order in a pipe as in a file."""
 
 import subprocess
 from pathlib import Path

@@ -14,7 +14,7 @@ _PICTURES = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=8"
 _SOUND = "-f lavfi -i sine=440:sample_rate=48000:duration=8"
 _X264 = "-c:v libx264 -preset veryfast -pix_fmt yuv420p -g 25"
 
-# The containers. Each has a codec with reordered pictures if the container supports such a codec.
+# A film in each container. The codec reorders pictures if the container supports such a codec.
 _FILMS = {
     "film.mp4": f"{_X264} -c:a aac",
     "film.mov": "-c:v prores_ks -c:a pcm_s16le",
@@ -65,7 +65,7 @@ def test_both_ends_tell_the_same_times_as_all_packets(clips: Clips, name: str) -
 
 @pytest.mark.parametrize("container", ["mp4", "mkv", "ts"])
 def test_sound_that_ends_early_has_an_end(clips: Clips, container: str) -> None:
-    """In Matroska, the reader finds this end because it is close enough to the end of the film."""
+    """In Matroska, the reader finds the end of the sound only if it is close to the end of the film."""
     seconds = 5 if container == "mkv" else 2
     path = clips.encoded(
         f"short-sound.{container}",

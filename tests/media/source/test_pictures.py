@@ -58,7 +58,7 @@ def test_the_field_that_is_shown_first_is_known(
     [
         ("-display_rotation 90", (90, False)),
         ("-display_rotation 45", (45, False)),
-        ("-display_hflip", (180, True)),  # ffmpeg reads a turn by 180 degrees and a vertical flip
+        ("-display_hflip", (180, True)),  # ffmpeg reports this as a turn by 180 degrees and a vertical flip
         ("-display_vflip", (0, True)),
         ("-display_rotation 90 -display_hflip", (90, True)),
     ],
@@ -137,7 +137,7 @@ def test_the_colour_is_read(
 
 
 def turned(clips: Clips, raw: Path) -> Path:
-    """Return the raw film as a file that turns it by 90 degrees."""
+    """Return the raw film in a container that declares a turn by 90 degrees."""
     upright, film = raw.with_suffix(".mov"), raw.with_name("turned.mov")
     clips.encode(f"-r 25 -f {raw.suffix[1:]} -i {raw} -c copy", upright)
     clips.encode(f"-display_rotation 90 -i {upright} -c copy", film)

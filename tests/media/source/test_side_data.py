@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from euterpe.media.source.side_data import Orientation, content_light, mastering_display, orientation
 
-# Red, green, blue and white of BT.2020 as x and y in 1/50000, then the lowest and the highest luminance in
-# 1/10000 nit.
+# The x and y of red, green, blue and white in BT.2020, in units of 1/50000. LEAST and MOST are the lowest and
+# the highest luminance, in units of 1/10000 nit.
 COORDINATES = [34000, 16000, 13250, 34500, 7500, 3000, 15635, 16450]
 LEAST, MOST = 50, 10_000_000
 

@@ -25,7 +25,7 @@ def film_with_sound(clips: Clips, name: str, options: str = "") -> Path:
 
 @pytest.mark.parametrize("container", ["mp4", "mkv", "flv", "ts"])
 def test_a_variable_frame_rate_is_as_long_as_its_pictures(clips: Clips, container: str) -> None:
-    """The headers of the MP4 declare 1.75 s, which is the sum of the differences between decode times."""
+    """The headers of the MP4 declare a wrong duration of 1.75 s, the sum of the decode time differences."""
     path = clips.encoded(
         f"variable.{container}",
         f"{_film(2, 60)} -vf select='lt(t,1)+not(mod(n,6))' -fps_mode vfr {_X264}",
@@ -99,7 +99,7 @@ def test_a_transport_stream_is_as_long_at_any_time(clips: Clips, offset: int) ->
 def test_a_transport_stream_that_was_joined_is_as_long_as_its_parts(
     clips: Clips, tmp_path: Path, offsets: tuple[int, int]
 ) -> None:
-    """ffmpeg computes a duration of 4 s or of half a day for the container."""
+    """ffmpeg reports a wrong duration for these containers: 4 s or half a day."""
     parts = [film_with_sound(clips, f"film-{offset}.ts", f"-output_ts_offset {offset}") for offset in offsets]
     (joined := tmp_path / "joined.ts").write_bytes(b"".join(part.read_bytes() for part in parts))
     info = probed(joined)
@@ -111,7 +111,7 @@ def test_a_transport_stream_that_was_joined_is_as_long_as_its_parts(
 
 
 def test_an_end_before_the_beginning_is_no_end(clips: Clips, tmp_path: Path) -> None:
-    """The jump is in a part of the file that is not read."""
+    """The times jump in a part of the file that is not read."""
     parts = [film_with_sound(clips, f"film-{offset}.ts", f"-output_ts_offset {offset}") for offset in (10, 0)]
     (joined := tmp_path / "joined.ts").write_bytes(b"".join(part.read_bytes() for part in parts))
     video = probed(joined, replace(BOTH_ENDS, last_bytes=parts[1].stat().st_size // 2)).video

@@ -15,13 +15,16 @@ _TIMEOUT_S = 120.0
 
 
 class Sources:
-    """A folder of sources. Each is generated on its first use, by one process."""
+    """A folder of sources. Each source is generated on its first use, by only one process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, name: str, generate: Callable[[Path], object]) -> Path:
-        """Return the file of this name. Call `generate` with the path to write if there is no such file."""
+        """Return the file with this name.
+
+        If it does not exist, `generate` must write it to the given path.
+        """
         path = self.folder / name
         with (self.folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -33,12 +36,15 @@ class Sources:
         return path
 
     def remuxed(self, name: str, source: Path, arguments: str, before: str = "") -> Path:
-        """Copy the packets of `source` to another file, and return it. `before` has the input options."""
+        """Copy the packets of `source` to another file, and return this file.
+
+        `before` has the input options.
+        """
         return self.get(name, lambda path: ffmpeg(f"{before} -i {source} -c copy {arguments} {path}"))
 
 
 def ffmpeg(arguments: str, stdin: bytes = b"") -> None:
-    """Run the bundled ffmpeg, outside the sandbox. Raise with its messages when it fails."""
+    """Run the bundled ffmpeg, outside the sandbox. If it fails, raise an error with its messages."""
     command = f"{find_ffmpeg()} -loglevel error -nostdin -y {arguments}"
     done = subprocess.run(
         shlex.split(command), input=stdin, capture_output=True, timeout=_TIMEOUT_S, check=False

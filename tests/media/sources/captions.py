@@ -10,7 +10,7 @@ from av.packet import Packet
 from tests.media.sources.cache import Sources, ffmpeg
 
 RATE = 25
-# The codes of a caption that is loaded in hidden memory and then shown (pop-on), on channel 1.
+# The codes of channel 1 for pop-on captions, which are loaded into hidden memory and then shown.
 LOAD, CLEAR, SHOW, ERASE = (0x14, 0x20), (0x14, 0x2E), (0x14, 0x2F), (0x14, 0x2C)
 ROLL_UP, NEW_LINE = (0x14, 0x25), (0x14, 0x2D)
 LAST_ROW = (0x14, 0x70)

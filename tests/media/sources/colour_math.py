@@ -1,6 +1,6 @@
 """Colour conversions by the formulas of ITU-T H.273, BT.2100 and BT.2408: between RGB, Y'CbCr, PQ and HLG.
 
-The product converts with ffmpeg's filters. These functions are independent of them.
+The product converts with ffmpeg's filters. These functions do not use ffmpeg.
 """
 
 from dataclasses import dataclass

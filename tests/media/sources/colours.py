@@ -26,7 +26,7 @@ from tests.media.sources.colour_math import (
 from tests.media.sources.planes import encode
 
 COLUMNS, ROWS = 4, 2
-# R'G'B' of BT.709 between 0 and 1, in reading order. All are inside the gamut of the other primaries.
+# R'G'B' of BT.709 between 0 and 1, in reading order. All colours are inside the gamut of the other primaries.
 PATCHES: tuple[Triple, ...] = tuple(
     (red / 255, green / 255, blue / 255)
     for red, green, blue in (
@@ -34,7 +34,8 @@ PATCHES: tuple[Triple, ...] = tuple(
         *((255, 255, 255), (128, 128, 128), (0, 0, 0), (176, 176, 64)),
     )
 )
-# Luminances of the greys in an HDR film in cd/m2: from black to the maximum of PQ. That of HLG is 1000.
+# Luminances of the greys in an HDR film in cd/m2: from black to the maximum of PQ. The maximum of HLG is
+# 1000.
 GREY_NITS = (0.0, 5.0, 20.0, 100.0, REFERENCE_WHITE, 500.0, 1000.0, 10_000.0)
 _PICTURES = 5
 _TAG_NAMES = {

@@ -15,8 +15,8 @@ from tests.media.sources.planes import X264, Plane, encode, grey
 
 FPS = 25
 SECONDS = 4.0
-# All times are multiples of 40 ms, so a picture begins at each. Only the first time is at the beginning of a
-# group of pictures.
+# All times are multiples of 40 ms, so a picture begins at each time. Only at the first time does a group of
+# pictures begin.
 INSTANTS = (0.0, 0.52, 1.24, 2.2, 3.32)
 FLASH_PICTURES = 3
 BEEP_SECONDS = 0.1
@@ -73,7 +73,7 @@ def flash_film(
 
 
 def late_sound(sources: Sources, container: str = "mkv", seconds: float = 2) -> Path:
-    """Return the film with its sound delayed by `seconds`, without silence before it."""
+    """Return the film with its sound delayed by `seconds`, without silence before the sound."""
     film = flash_film(sources, "mkv")
     shifted = f"-i {film} -itsoffset {seconds} -i {film} -map 0:v -map 1:a -c copy"
     return sources.get(f"late-sound-{seconds}.{container}", lambda path: ffmpeg(f"{shifted} {path}"))
@@ -89,7 +89,7 @@ def very_late_sound(sources: Sources, seconds: int) -> Path:
 
 
 def late_picture(sources: Sources) -> Path:
-    """Return the film as MKV with its pictures delayed by 1 s, without black pictures before them."""
+    """Return the film as MKV with its pictures delayed by 1 s, without black pictures in the gap."""
     film = flash_film(sources, "mkv")
     shifted = f"-itsoffset 1 -i {film} -i {film} -map 0:v -map 1:a -c copy"
     return sources.get("late-picture.mkv", lambda path: ffmpeg(f"{shifted} {path}"))

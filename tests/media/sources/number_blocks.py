@@ -29,7 +29,10 @@ def draw(number: int, width: int, height: int) -> Plane:
 
 
 def read(luma: npt.NDArray[np.float64]) -> int:
-    """Return the number that a luma plane shows. Raise `UnreadableNumber` for no number or for a mixture."""
+    """Return the number that a luma plane shows.
+
+    Raise `UnreadableNumber` if the plane shows no number, or a mixture of two pictures.
+    """
     means = _block_means(luma)
     dark, light = means.min(), means.max()
     if light - dark < _LEAST_CONTRAST:

@@ -51,7 +51,7 @@ def variable(sources: Sources, container: str = "mp4") -> Path:
 
 
 def with_burst(sources: Sources, container: str = "mp4") -> Path:
-    """Return a film at 25, for a quarter of a second at 240, and again at 25 pictures per second."""
+    """Return a film with 25 pictures per second, interrupted by a quarter of a second with 240 per second."""
     steps = [3600] * 25 + [375] * 60 + [3600] * 25
     return _timed(sources, "burst", [0, *accumulate(steps[:-1])], steps[-1], container)
 

@@ -13,7 +13,7 @@ SHOWN = (360, 640)
 
 
 def portrait_clip(sources: Sources) -> Path:
-    """Return 100 pictures that are coded in 640x360. Players turn them and show 360x640."""
+    """Return a clip of 100 pictures that are coded in 640x360. Players turn the clip and show 360x640."""
 
     def generate(path: Path) -> None:
         # `rot90` turns by 90 degrees counter-clockwise, which reverses the turn of the player.

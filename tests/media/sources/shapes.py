@@ -24,7 +24,7 @@ def corners(
     """Return one second coded in `size`. Players turn the pictures clockwise by `rotation` degrees."""
     width, height = size
     name = f"corners-{rotation}-{pixel_aspect.replace(':', '-')}-{width}x{height}"
-    # Only 4:4:4 holds odd sizes.
+    # Only 4:4:4 allows odd sizes.
     pixels = "yuv444p" if width % 2 or height % 2 else "yuv420p"
     arguments = f"-vf setsar={pixel_aspect.replace(':', '/')} -pix_fmt {pixels} {_X264}"
 

@@ -59,7 +59,7 @@ def subtitled_in_two_languages(sources: Sources) -> Path:
 def subtitled(sources: Sources, codec: str) -> Path:
     """Return a film with English subtitles as `srt` or `ass` (MKV), or `mov_text` (MP4).
 
-    The cues, each of 0.5 s, begin at 0.25 s and 1.25 s, and hold the characters that WebVTT escapes.
+    The cues, each of 0.5 s, begin at 0.25 s and 1.25 s. They contain the characters that WebVTT escapes.
     """
     film, container = constant(sources), "mp4" if codec == "mov_text" else "mkv"
 
@@ -74,7 +74,7 @@ def subtitled(sources: Sources, codec: str) -> Path:
 
 
 def write_cues(path: Path, like: Path, cues: Iterable[tuple[int, int, bytes]]) -> None:
-    """Write the film `like` with other subtitle packets: (start, length, bytes), with times in ms."""
+    """Write a copy of the film `like` with other subtitles: packets of (start, length, bytes), in ms."""
     with av.open(str(like)) as given, av.open(str(path), "w") as made:
         film, texts = given.streams.video[0], given.streams.subtitles[0]
         pictures = made.add_stream_from_template(film)

@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 RATE = 48_000
 SECONDS = 12.0
 _WORD_S, _PAUSE_S = 0.35, 0.15
-# The low-pass filter of the noise: voices have little sound above 8 kHz.
+# A low-pass filter shapes the noise like a voice, which has little sound above 8 kHz.
 _COLOUR, _TAPS = 0.95, 64
 _MOST = 1.5  # the peak, as a multiple of the level
 

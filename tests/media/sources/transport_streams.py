@@ -55,7 +55,10 @@ def changing_size(sources: Sources) -> Path:
 
 
 def joined_bytes(sources: Sources) -> Path:
-    """Return the joined bytes of two files with 25 numbered pictures each. The packet counters jump."""
+    """Return the joined bytes of two files with 25 numbered pictures each.
+
+    The packet counters jump where the second file begins.
+    """
     return sources.get(
         "joined-bytes.ts",
         lambda path: path.write_bytes(b"".join(part.read_bytes() for part in _parts(path))),

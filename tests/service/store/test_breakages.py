@@ -47,7 +47,7 @@ def without_condition(column: str) -> Iterator[None]:
         yield
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", shorten)
-    assert removed == {1}  # one condition from each of these statements
+    assert removed == {1}  # exactly one condition was removed from each statement
 
 
 def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +77,10 @@ def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def reopen(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Open]:
-    """Return a function that opens a store. A store builds its statements when it opens, so it must be
-    opened after the breakage."""
+    """Return a function that opens a store.
+
+    A store builds its statements when it opens, so a test must open it after the breakage.
+    """
     opened: list[Store] = []
 
     def open_store() -> Store:

@@ -149,7 +149,7 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(job.lane is Lane.LEASED for job in self.model.jobs.values()))
     @rule(limit=st.integers(1, 4))
     def workers_stall_and_others_take_over(self, limit: int) -> None:
-        """Run these rules in this order, which random choices would seldom produce."""
+        """Run several rules in an order that random choices would seldom produce."""
         self.time_passes(LEASE_MS + 1)
         self.sweep()
         self.time_passes(1_000_000)

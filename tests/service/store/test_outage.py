@@ -68,7 +68,7 @@ def test_every_call_says_that_the_database_is_away_and_works_when_it_is_back(
     calls = _calls(store)
     threads = _euterpe_threads()
     with outages.away(database, store):
-        for _ in range(2):  # the first round loses connections, the second can open none
+        for _ in range(2):  # in the first round, connections break; in the second round, none can be opened
             assert [name for name, call in calls.items() if not _reports_outage(call)] == []
         assert _reports_outage(lambda: open_store(database.url))
     for call in calls.values():
@@ -159,7 +159,7 @@ def test_a_server_that_stands_by_for_another_is_an_outage(database: Fragile, sto
 
 
 def _assert_wakes(listener: Listener, store: Store) -> None:
-    """Assert that the listener wakes. It gets up to 100 hints, because they may be lost in a reconnect."""
+    """Assert that the listener wakes. Send up to 100 hints, because a reconnect may lose some of them."""
     if store.database.kind is EngineKind.LIBSQL:
         assert not listener.wait(0.01)  # a libSQL server sends no hints
         return
@@ -167,7 +167,7 @@ def _assert_wakes(listener: Listener, store: Store) -> None:
         try:
             enqueue(store)
         except StoreUnavailable:
-            continue  # the store still used a broken connection
+            continue  # the store has used a broken connection
         if listener.wait(0.3):
             return
     raise AssertionError("the listener does not wake any more")
@@ -175,7 +175,10 @@ def _assert_wakes(listener: Listener, store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
-    """Check event-per-transition and no-lease-at-rest. SQLite is left out: an open file stays available."""
+    """Check event-per-transition and no-lease-at-rest.
+
+    SQLite is left out, because an open file stays available.
+    """
     plan = child_tasks.WorkPlan(seed=6, batch=5, lease_ms=500)
     ledger = Ledger()
     with process_pool_on(database.url) as process_pool:
@@ -223,7 +226,7 @@ def _wait_for_outages(workers: list[Child], ledger: Ledger) -> None:
 
 
 def test_an_accepted_job_survives_the_death_of_everything(database: Fragile) -> None:
-    """accepted-is-durable: the process that accepted the job and the server get SIGKILL."""
+    """accepted-is-durable: the test kills the server and the process that accepted the jobs by SIGKILL."""
     with process_pool_on(database.url) as process_pool:
         api = process_pool.launch("api")
         api.start(child_tasks.accept_until_killed, SPEC)
@@ -249,7 +252,7 @@ def test_a_full_disk_is_an_outage(store: Store) -> None:
 
 
 def _set_page_limit(store: Store, pages: int) -> int:
-    """Set the page limit. Return the former limit."""
+    """Set the maximum number of pages of the database. Return the previous limit."""
     with store.database.transaction() as connection:
         was = connection.exec_driver_sql("PRAGMA max_page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
@@ -275,7 +278,7 @@ def test_a_database_that_does_not_exist_is_no_outage(database: Fragile) -> None:
 def test_a_file_that_was_replaced_is_an_outage(
     database: Fragile, store: Store, tmp_path: Path, is_replaced: bool
 ) -> None:
-    """accepted-is-durable: data written to a file without a name is lost when the program ends."""
+    """accepted-is-durable: data in a deleted file that a process still has open is lost when it ends."""
     (kept,) = enqueue(store)
     path = Path(str(sa.make_url(database.url).database))
     path.rename(tmp_path / "moved.db")

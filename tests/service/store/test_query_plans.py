@@ -48,7 +48,7 @@ def busy(store: Store) -> Store:
     store.requester_limits.set(newsroom, {"max_running": 1})
     enqueue(store, 400, requester_id=newsroom)
     enqueue(store, 400)
-    for number in range(50):  # with few requesters, an index by requester would look cheap
+    for number in range(50):  # with few requesters, the planner would choose an index by requester
         enqueue(store, 4, requester_id=f"small {number}")
     for job in store.inbox.claim("w1", 300):
         store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
@@ -140,9 +140,9 @@ def test_no_hot_statement_scans_a_table(busy: Store) -> None:
 
 
 def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Store) -> None:
-    """In an earlier version, SQLite read all jobs after an ANALYZE that saw an empty lane.
+    """In an earlier version, SQLite read all jobs if ANALYZE had run while a lane was empty.
 
-    It ignored the index of the lane.
+    The planner then ignored the index of the lane.
     """
     enqueue(store, 400)
     for job in store.inbox.claim("w1", 300):
@@ -162,7 +162,7 @@ def test_each_lane_is_read_through_its_own_index(busy: Store) -> None:
 
 
 def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> None:
-    """A filter by requester, or a sort, would read the whole backlog of another requester."""
+    """A query that filters by requester, or sorts, would read the whole backlog of another requester."""
     statements = statements_of(busy).items()
     (claim,) = [call for text, call in statements if "UNION ALL" in text and "RECURSIVE" not in text]
     shown = plan(busy.database, *claim)
@@ -176,7 +176,7 @@ def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> 
 
 
 def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableClock) -> None:
-    """If a sweep read rows that are not due, it could read a million retries each time."""
+    """If sweeps read rows that are not due, each sweep could read a million delayed retries."""
     enqueue(busy, 300, not_before=2**50)
     enqueue(busy, 5, not_before=clock.now_ms + 1)
     analyze(busy)
@@ -199,7 +199,10 @@ def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableC
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
-    """To exclude deadlocks between two batches, the batch must be the outer side of a nested loop."""
+    """Two batches cannot deadlock if both lock their rows in order.
+
+    For this order, the batch must be the outer side of a nested loop.
+    """
     writes = [
         call
         for text, call in statements_of(busy).items()

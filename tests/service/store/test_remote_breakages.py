@@ -1,4 +1,4 @@
-"""Mutation tests of the contract with remote workers: it is broken on purpose, and existing tests must fail.
+"""Mutation tests of the remote worker contract: the API breaks it on purpose, and existing tests must fail.
 
 For each breakage, an existing test is called unchanged and must fail.
 """

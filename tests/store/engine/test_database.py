@@ -102,7 +102,7 @@ def send_invalid_parameter(store: Store) -> None:
 )
 def test_an_error_of_the_database_shows_no_row(store: Store, provoke: Provoke) -> None:
     text = error_text(store, provoke)
-    # SQLite reads a text as the number 0, without an error.
+    # SQLite casts a text to the number 0, without an error.
     lenient = provoke is cast_text_to_number and not store.database.engines.locks_rows
     assert bool(text) is not lenient
     assert CANARY not in text

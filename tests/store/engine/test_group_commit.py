@@ -128,7 +128,7 @@ def test_an_unexpected_error_reaches_every_caller_and_the_next_write_works(
 
 
 def test_a_crash_of_a_flush_is_logged() -> None:
-    """The caller may have ended already, so that no code reads the error from the future."""
+    """The error is logged, because the caller may have ended without reading it from the future."""
     commits: GroupCommit[int, int] = GroupCommit(crash, name="test")
     with capture_logs() as logs:
         commits.start()

@@ -1,4 +1,4 @@
-"""check_integrity finds damage to stored data within a time limit. Its report shows no row."""
+"""check_integrity finds damage to stored data within a time limit. Its report contains no data of a row."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -31,13 +31,13 @@ def empty(tmp_path: Path) -> Iterator[Database]:
 
 
 def shape(sql: str) -> list[str]:
-    """Return the DDL of a migration, with the same words for types and options of both engines."""
+    """Return the DDL of a migration, with the types and options of both engines written in the same words."""
     sql = re.sub(r"--[^\n]*", "", sql)
     sql = re.sub(r"\b(BIGINT|INTEGER)\b", "INT", sql)
     sql = re.sub(r"\b(JSONB|TEXT)\b", "TEXT", sql)
     sql = re.sub(r"\b(BYTEA|BLOB)\b", "BLOB", sql)
     sql = re.sub(r"\b(DOUBLE PRECISION|REAL)\b", "REAL", sql)
-    sql = sql.replace(' COLLATE "C"', "")  # this is the byte order, SQLite's default
+    sql = sql.replace(' COLLATE "C"', "")  # "C" is the byte order, which is the default of SQLite
     sql = re.sub(r"\)( STRICT| WITH \([^)]*\))?;", ");", sql)
     tables = re.findall(r"(?:CREATE (?:TABLE|UNIQUE INDEX|INDEX)|ALTER TABLE) .*?;", sql, re.DOTALL)
     # Statements that only Postgres needs: a column for the commit order (0003), and free space for new row
@@ -59,7 +59,7 @@ def edges(sql: str) -> list[dict[str, set[str]]]:
 
 
 def indexes(folder: Path) -> dict[str, str]:
-    """Return the indexes that exist after all migrations, with the same words for both engines."""
+    """Return the indexes that exist after all migrations, written in the same words for both engines."""
     found: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         for statement in re.split(r";\s*\n", re.sub(r"--[^\n]*", "", path.read_text())):

@@ -21,7 +21,7 @@ from tests.store.jobs import claim_one, enqueue
 
 LONG_S = 30.0
 NEVER = WakeupTimings(look_every_s=LONG_S, look_anyway_s=LONG_S)  # no poll during a test
-# libSQL sends no hints, so it is polled.
+# libSQL sends no hints, so its listeners poll.
 WITH_HINTS = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
@@ -84,7 +84,7 @@ def test_a_link_to_the_database_is_followed_to_its_log(store: Store, url: str, t
 
 
 class ScriptedPipe(SelfPipe):
-    """A self-pipe that records its waits and, instead of sleeping, advances a clock."""
+    """A self-pipe that records its waits, and advances a clock instead of sleeping."""
 
     def __init__(self, *, waits: int, before_wait: Callable[[], object] = lambda: None) -> None:
         super().__init__()
@@ -92,7 +92,10 @@ class ScriptedPipe(SelfPipe):
         self._left, self._before_wait = waits, before_wait
 
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
-        """Return True, as after a call of `wake`, once the number of waits is reached."""
+        """Record the wait.
+
+        In the last of the given number of waits, return True, as after a call of `wake`.
+        """
         self._before_wait()
         self.waits.append((tuple(others), timeout_s))
         self.now += timeout_s
@@ -131,7 +134,7 @@ def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
 def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
-    """A claim may fail for lack of a descriptor. A wait that opened one would then fail, too."""
+    """A process may have no free descriptors. A wait that opened one would fail like the claim before it."""
     while listener.wait(0.05):
         pass
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -174,7 +177,7 @@ def test_events_wake_the_dispatcher(store: Store) -> None:
 
 
 def test_a_wait_without_a_hint_ends_at_its_timeout(listener: Listener) -> None:
-    while listener.wait(0.05):  # the hints of earlier commits
+    while listener.wait(0.05):  # read the hints of earlier commits
         pass
     assert not listener.wait(0.01)
 
@@ -234,7 +237,7 @@ def test_a_file_that_is_being_written_over_ends_no_wait_in_an_error(
 def test_an_announcer_whose_thread_could_not_start_starts_it_at_the_next_announcement(
     store: Store, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise, the topic would stay marked as due, and would never be announced."""
+    """Without a new start, the topic would stay marked as due, and would never be announced."""
     announcer = PostgresAnnouncer(store.database.engines.write)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", fail_to_start)

@@ -31,7 +31,7 @@ def test_the_lock_is_first_in_first_out() -> None:
     for number in range(20):
         followers.append(threading.Thread(target=follow, args=(number,)))
         followers[-1].start()
-        while len(lock._waiting) < number + 2:  # until the thread waits behind the previous one
+        while len(lock._waiting) < number + 2:  # wait until the thread is in the queue
             pass
     first_may_end.set()
     for thread in (holder, *followers):

@@ -166,7 +166,7 @@ def test_a_job_that_moved_on_comes_with_its_next_event(store: Store, history: Hi
     job = claim_one(store)
     first = history.now().cut
     advance(store, job, until=JobStatus.FETCHING)
-    # The state of the job at the first cut is overwritten, and its next state belongs to the next cut.
+    # The job row of the first cut has been overwritten. The new row belongs to the second cut.
     assert read(history, "jobs", Cut(), first) == []
     second = history.now().cut
     (row,) = read(history, "jobs", first, second)
@@ -277,7 +277,7 @@ class TestPostgres:
 
     def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: HistoryFeed) -> None:
         """After a migration, all rows share one position. A read of a part must not read the whole table."""
-        enqueue(store, 1_000)  # with only 300 rows, the planner rightly reads all rows
+        enqueue(store, 1_000)  # for a table of only 300 rows, the planner would read the whole table
         store.inbox.claim("w1", 1_000)
         store.database.vacuum_and_analyze()
         parts = history.ranges("events", Cut(), history.now().cut, 50)

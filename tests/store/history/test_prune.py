@@ -1,4 +1,4 @@
-"""Pruning removes finished jobs after their retention time, with expired keys and idle groups."""
+"""Pruning removes finished jobs after their retention time. It also removes expired keys and idle groups."""
 
 from threading import get_ident
 from typing import Any
@@ -54,7 +54,7 @@ def test_old_finished_jobs_leave_their_id_and_nothing_else(store: Store, clock: 
         store.jobs.get(old, requester_id="r1")
     with pytest.raises(NotFound) as unknown:
         store.jobs.get(old, requester_id="r2")
-    assert unknown.value.code == "not_found"  # another tenant does not learn that the job existed
+    assert unknown.value.code == "not_found"  # another requester cannot find out that the job existed
     assert store.jobs.get(young).status == "succeeded"
     left = {t.name: count(store, t) for t in (inbox_jobs, job_attempts, job_outbox_events, job_deliveries)}
     assert left == {"inbox_jobs": 1, "job_attempts": 1, "job_outbox_events": 5, "job_deliveries": 0}
@@ -100,7 +100,7 @@ def test_a_group_that_was_forgotten_begins_anew(store: Store) -> None:
 def test_jobs_replayed_during_a_prune_stay(
     store: Store, clock: SettableClock, url: str, ring: LocalKeyRing
 ) -> None:
-    """Only Postgres allows other writes during a prune."""
+    """This test needs Postgres, because the other engines allow no other writes during a prune."""
     kept, old = run_job(store), run_job(store)
     store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
     clock.advance(DAY_MS + 1)
@@ -123,7 +123,7 @@ def test_jobs_replayed_during_a_prune_stay(
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_that_is_being_joined_is_not_forgotten(store: Store, url: str, ring: LocalKeyRing) -> None:
-    """If the group were deleted, two transactions that join the same two groups could deadlock."""
+    """If a prune deleted the group, two transactions that join the same two groups could deadlock."""
     run_job(store, spec=QUIET, group_id="g")
     forgotten: list[int] = []
 

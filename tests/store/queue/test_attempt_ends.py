@@ -1,4 +1,7 @@
-"""Ends of attempts: completed, failed and released, once, and answered as often as they are reported."""
+"""Ends of attempts: completed, failed and released.
+
+An attempt ends once, and every repeated report is answered.
+"""
 
 import json
 from dataclasses import replace
@@ -56,7 +59,7 @@ def snapshot(store: Store, job_id: str) -> tuple[Any, ...]:
 
 
 def run_out(store: Store, clock: SettableClock, job: ClaimedJob) -> None:
-    """Let the lease run out, and let the sweep take the job."""
+    """Let the lease expire, and sweep the job."""
     clock.advance(job.lease_ms + 1)
     store.inbox.sweep()
 

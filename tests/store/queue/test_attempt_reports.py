@@ -1,4 +1,4 @@
-"""Heartbeats and statuses that remote workers report: answered each by itself, repeatable, fenced."""
+"""Heartbeats and statuses that remote workers report. Each is answered separately, repeatable and fenced."""
 
 from typing import Any
 

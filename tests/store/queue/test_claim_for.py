@@ -73,7 +73,7 @@ def test_each_worker_is_served_from_its_queues_in_its_order(store: Store) -> Non
             ClaimRequest("w4", 5, ("eu",)),
         ]
     )
-    # First queues come first: the jobs of `default` go to the worker that prefers this queue.
+    # The first queue of each worker is served first, so `default` goes to the worker that prefers it.
     assert [ids(jobs) for jobs in answers] == [eu, us[:1], [*any_, *us[1:]], []]
 
 
@@ -155,7 +155,10 @@ def test_two_requests_with_one_claim_id_share_their_jobs_in_one_call(store: Stor
 
 
 def test_a_duplicated_request_does_not_fail_the_batch_of_the_others(store: Store) -> None:
-    """Once, `claim_id` was a unique key: 21 of 1,000 jobs were done, in five times the time."""
+    """In an earlier version, `claim_id` was a unique key.
+
+    Only 21 of 1,000 jobs ended, in five times the time.
+    """
     enqueue(store, 6)
     (first,) = claim_with(store, "c1")
     requests = [
@@ -181,7 +184,7 @@ def test_claim_id_is_never_a_unique_key(store: Store) -> None:
 
 
 def test_requests_with_one_claim_id_from_many_transactions_at_once_get_one_job(store: Store) -> None:
-    """A load balancer may send the copies of a doubled request to different processes."""
+    """A load balancer may send the copies of a repeated request to different API processes."""
     enqueue(store, 20)
     together = Barrier(6)
 
@@ -196,7 +199,7 @@ def test_requests_with_one_claim_id_from_many_transactions_at_once_get_one_job(s
 
 
 def test_the_open_attempts_of_a_claim_can_be_released_by_its_id(store: Store) -> None:
-    """A worker that stops during a long poll releases whatever the claim has got."""
+    """A worker that stops during a long poll releases all jobs that its claim has got."""
     enqueue(store, 3)
     jobs = claim_with(store, "c1", limit=3)
     store.attempt_ends.complete([completion(jobs[0])])

@@ -116,7 +116,7 @@ def test_a_group_runs_as_many_as_its_limit(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_keeps_its_limit_however_postgres_plans(store: Store) -> None:
-    """Once, Postgres ran a subquery for each row, and four jobs were admitted where one was allowed."""
+    """In an earlier version, Postgres ran a subquery for each row, and admitted four jobs instead of one."""
     methods = ("hashagg", "sort", "hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan")
     enqueue(store, 100, group_id="album")
     store.database.vacuum_and_analyze()
@@ -232,7 +232,7 @@ def test_a_finished_job_forgets_its_owner_and_its_lease(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -> None:
-    """New credentials for a waiting job may lock its row while the job before it ends."""
+    """An update of the credentials may lock the row of the waiting job while the job before it ends."""
     _, second = enqueue(store, 2, group_id="album")
     first = claim_one(store)
     finishing = threading.Thread(target=lambda: advance(store, first, until=JobStatus.SUCCEEDED))
@@ -311,21 +311,21 @@ def test_claimed_rows_reach_their_owner_though_the_next_batch_fails(
 
 
 def test_large_specs_of_many_quotes_are_claimed_whatever_their_number(store: Store) -> None:
-    """libSQL's driver refuses an answer over 4 MiB, in which each quote takes four bytes."""
+    """libSQL's driver refuses answers over 4 MiB. In an answer, each quote takes four bytes."""
     enqueue(store, 20, spec={**SPEC, "note": '"' * 120_000})
     assert len(store.inbox.claim("w1", 20)) == 20
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_groups_go_on_whatever_isolation_the_server_has_by_default(url: str, ring: LocalKeyRing) -> None:
-    """A count under the lock of a group must see everything that was committed before the lock."""
+    """A count that holds the lock of a group must see all rows that were committed before the lock."""
     strict = {"options": r"-c default_transaction_isolation=repeatable\ read"}
     strictly = sa.make_url(url).update_query_dict(strict).render_as_string(hide_password=False)
     with Store(strictly, ring, sweep_every_ms=0) as store:
         enqueue(store, group_id="g")
         first, second = claim_one(store), new_job(group_id="g")
         with store.database.transaction() as connection:
-            now = store.database.read_clock(connection)  # a REPEATABLE READ snapshot would begin here
+            now = store.database.read_clock(connection)  # with REPEATABLE READ, the snapshot would begin here
             advance(store, first, until=JobStatus.SUCCEEDED)
             store.enqueue._insert(connection, [second], now)
         assert claim_one(store).job_id == second.job_id

@@ -179,7 +179,7 @@ def test_a_transition_and_its_event_are_one_transaction(store: Store) -> None:
     job = claim_one(store)
     event = sa.update(job_outbox_events).where(job_outbox_events.c.job_id == job_id)
     with store.database.transaction() as connection:
-        connection.execute(event.values(sequence=2))  # uses the sequence of the next event
+        connection.execute(event.values(sequence=2))  # the next event would have this sequence
     with pytest.raises(StoreError):
         apply(store, job_id, job.claim_version, JobStatus.CLAIMED, JobStatus.FETCHING)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED], "event-per-transition"

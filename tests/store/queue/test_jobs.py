@@ -1,4 +1,4 @@
-"""is_rival: the check whether an attempt must not replace the published object of another job."""
+"""is_rival: the check whether another job owns a published object, so that an attempt must not replace it."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_nothing_is_known_of_another_installations_job(store: Store, other: Clai
 
 
 def test_an_attempt_that_is_not_stored_any_more_is_a_lost_lease(store: Store) -> None:
-    """Neither the job nor the worker is at fault, because the worker treats a Conflict as `lease_lost`."""
+    """The worker treats a Conflict as `lease_lost`, so neither the job nor the worker is blamed."""
     enqueue(store)
     job = claim_one(store)
     with pytest.raises(Conflict):

@@ -30,7 +30,7 @@ def record(store: Store, *changes: OriginChange) -> None:
 
 
 def fail(store: Store, events: list[ClaimedEvent], change: OriginChange) -> None:
-    """Settle the events as unanswered and due in ten hours. The last delivery also changes the origin."""
+    """Settle the events as unanswered and due in ten hours. The last delivery also writes `change`."""
     failed = [Delivery(event, LATER, waits_for=ORIGIN) for event in events[:-1]]
     store.outbox.settle([*failed, Delivery(events[-1], LATER, waits_for=ORIGIN, origin_change=change)])
 

@@ -13,7 +13,7 @@ from tests.store.jobs import claim_one, enqueue, statuses
 
 
 class FakeQueue:
-    """Ready rows, rows that a sweep makes ready, and a log of the calls."""
+    """A fake queue with ready rows, rows that a sweep makes ready, and a log of the calls."""
 
     def __init__(self, ready: int, due: int) -> None:
         self.ready, self.due = ready, due
@@ -88,7 +88,7 @@ def test_claims_that_always_find_something_sweep_once_per_interval(now: list[flo
 
 
 def test_a_sweep_that_fails_raises_and_stops_no_claims(now: list[float]) -> None:
-    """The test claims once a second, like a worker that waits for a second after each error."""
+    """The test claims once a second, like a worker that pauses for a second after each error."""
 
     def fail() -> int:
         raise ValueError("the disk is full")

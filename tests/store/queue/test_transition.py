@@ -1,4 +1,4 @@
-"""Transition: the values that its constructors set in a row, and that no value overrides the fence."""
+"""Transition: its constructors set the right values in a row, and no value overrides the fence."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class Job:
 
 
 def test_no_value_can_override_the_fence() -> None:
-    """`fenced-writes`: in the row of a batch, the fence is written after the worker's values."""
+    """`fenced-writes`: the fence is added to a row after the values, so it replaces values with its names."""
     values = {"key": "another job", "version": 8, "source": "queued", "outcome": "failed"}
     row = Transition.finish(FENCE, JobStatus.FAILED, Lane.REST, values=values).row()
     assert (row["key"], row["version"], row["source"]) == FENCE

@@ -79,7 +79,7 @@ def test_a_job_without_credentials_has_none_to_open(store: Store) -> None:
 
 
 def test_plaintext_nowhere_in_any_table(store: Store) -> None:
-    """Search every cell of every table after an attempt, a refresh and a rotation."""
+    """The test searches every cell of every table after an attempt, a refresh and a rotation."""
     made = store.requesters.create("studio")
     job_id = store.submit(SEALED, made.requester_id, idempotency_key="k").result(timeout=60).job_id
     first = claim_one(store)
@@ -193,7 +193,7 @@ def test_a_job_that_is_over_forgets_its_credentials(store: Store, job: ClaimedJo
 
 
 class Rotated:
-    """A store with secrets under k1, and a key ring whose active key is now k2."""
+    """A store with secrets that k1 wraps, and a key ring whose active key is k2."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -226,7 +226,7 @@ def test_a_rewrap_moves_every_secret_and_touches_no_ciphertext(rotated: Rotated,
 def test_a_rewrap_that_was_killed_half_way_is_resumed(rotated: Rotated) -> None:
     run = rotated.rewrap.run(batch=10)
     assert next(run).moved == 10
-    del run  # equals a kill: each batch is a transaction, and the end cleans nothing up
+    del run  # this is like a kill, because each batch is a transaction, and the end of a run does no cleanup
     assert rotated.rewrap.in_use() == {"k1": 16, "k2": 10}
     assert list(Rewrap(rotated.store.database, rotated.ring).run(batch=10))[-1].moved == 16
     assert list(Rewrap(rotated.store.database, rotated.ring).run()) == []

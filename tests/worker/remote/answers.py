@@ -17,7 +17,7 @@ OK = Answer(200, {"ok": True, "ack": True})
 
 
 def job(job_id: str = JOB, **changes: Any) -> dict[str, Any]:
-    """Return a claimed job, as a claim answers it."""
+    """Return a claimed job, in the form in which a claim returns it."""
     payload = {
         "spec": {"source": {"url": "s3://in/a.mov"}, "timeout_seconds": 60},
         "claim_version": 5,
@@ -49,7 +49,7 @@ def jobs(*job_ids: str) -> Answer:
 
 
 def beats(request: Request, **changes: Any) -> Answer:
-    """Answer a heartbeat: every lease is held, unless `changes` say otherwise."""
+    """Answer a heartbeat that every lease is held. `changes` replaces fields of the answer."""
     row = {"ok": True, "lease_expires_at": "2030-01-31T12:00:00.000Z", "cancel_requested": False, **changes}
     return Answer(200, {"leases": [{"job_id": sent["job_id"], **row} for sent in request.json["leases"]]})
 
@@ -59,7 +59,7 @@ def lost(request: Request, code: str = "lease_lost") -> Answer:
 
 
 def sealed(request: Request, secrets: object, version: int = 3, **changes: Any) -> Answer:
-    """Answer a request for credentials, as the server seals them."""
+    """Answer a request for credentials, sealed in the same way as by the server."""
     sent = request.json
     key: X25519PublicKey = read_public_key(sent["public_key"])
     info = credentials_info(sent["job_id"], sent["attempt_id"], version)
@@ -69,7 +69,7 @@ def sealed(request: Request, secrets: object, version: int = 3, **changes: Any) 
 
 
 class Late:
-    """A reply that is sent after `release`. `arrived` is set when its request has arrived."""
+    """A reply that is delayed until `release`. The event `arrived` is set when the request arrives."""
 
     def __init__(self, reply: Any) -> None:
         self._reply = reply

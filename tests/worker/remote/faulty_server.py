@@ -1,4 +1,4 @@
-"""A server that owns jobs, and loses requests and answers on the way."""
+"""A server that gives out jobs, and loses requests and answers."""
 
 import threading
 from random import Random
@@ -9,9 +9,9 @@ from tests.worker.remote.answers import job
 
 
 class FaultyServer:
-    """Give out each of `job_ids` once. A claim id that has got jobs gets the same jobs again.
+    """A server that gives out each of `job_ids` once. A repeated claim id gets the same jobs again.
 
-    Half of all requests fail: a quarter before the server acts, a quarter after it has acted.
+    Half of all requests fail: a quarter before the server executes them, a quarter after that.
     """
 
     def __init__(self, job_ids: list[str], *, seed: int) -> None:

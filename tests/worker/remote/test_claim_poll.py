@@ -66,7 +66,7 @@ def test_a_claim_keeps_its_id_until_it_is_answered(connection: ServerConnection,
 def test_the_lease_counts_from_the_first_request_of_a_claim(
     connection: ServerConnection, server: Server
 ) -> None:
-    """The server may have claimed at the first request, whose answer was lost."""
+    """The server may have claimed the job at the first request, whose answer was lost."""
     clock = Clock()
     polls = poll_of(connection, clock)
     server.script(Disconnect(), Disconnect(), jobs(JOB))
@@ -210,7 +210,7 @@ def test_an_aborted_claim_is_released_when_it_is_not_repeated(
     assert len(server.requests) == 1  # the claim still waits, so it is not released
     polls.wake()
     waiting.result(10)
-    polls.release_abandoned()  # it may still be repeated
+    polls.release_abandoned()  # the claim may still be repeated, so it is not released
     clock.now += 6
     polls.release_abandoned()
     polls.release_abandoned()
@@ -244,7 +244,7 @@ def test_a_malformed_claim_is_released_and_not_repeated(connection: ServerConnec
 
 
 def test_more_jobs_than_slots_are_released(polls: ClaimPoll, server: Server) -> None:
-    """The answer of a repeated claim has all jobs of that claim, also those for slots that are gone."""
+    """A repeated claim returns all its jobs, even if the worker now has fewer free slots."""
     server.script(jobs(JOB, OTHER), OK)
     assert polls.claim(1, 0.0) is None
     assert claim_ids(server) == ["c-1", "c-1"]

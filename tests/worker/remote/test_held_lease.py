@@ -14,7 +14,7 @@ HELD, LOST = BeatAnswer(held=True), BeatAnswer(held=False, code="lease_lost")
 
 @pytest.fixture
 def lease() -> HeldLease:
-    """Return a lease of 60 s, claimed by a request of 100.0 that was answered at 110.0."""
+    """Return a lease of 60 s. Its claim was sent at 100.0 and answered at 110.0."""
     (found,) = claimed(ApiResponse(200, {}, json.dumps(job()).encode())).jobs
     return HeldLease(found, sent_at=100.0, received_at=110.0)
 
@@ -58,7 +58,7 @@ def test_an_older_answer_that_arrives_later_proves_nothing_new(lease: HeldLease)
 
 
 def test_a_new_lease_time_of_the_server_counts(lease: HeldLease) -> None:
-    """The server may be restarted with a shorter lease, and a longer proof would be wrong then."""
+    """After a restart, the server may give shorter leases, so the worker must use the new length."""
     lease.take(BeatAnswer(held=True, lease_ttl_s=10.0), sent_at=120.0, received_at=125.0)
     assert (lease.holds_until, lease.ttl_s) == (130.0, 10.0)
     lease.renew(sent_at=126.0, received_at=127.0)

@@ -130,7 +130,7 @@ def test_each_refusal_has_its_error(
 
 
 def test_a_refused_key_and_an_unsupported_protocol_may_pass_later() -> None:
-    """The loops that repeat calls during an outage repeat these, too, and leases are kept meanwhile."""
+    """Loops that repeat calls during an outage also repeat calls with these errors, and keep the leases."""
     assert issubclass(WorkerKeyRefused, Unavailable)
     assert issubclass(ProtocolNotSupported, Unavailable)
 

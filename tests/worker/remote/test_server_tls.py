@@ -1,4 +1,4 @@
-"""TLS to the server: a certificate authority of its own, and client certificates."""
+"""TLS to the server, with a private certificate authority and with client certificates."""
 
 import ssl
 from collections.abc import Iterator

@@ -22,14 +22,14 @@ class Done:
 
 @dataclass(frozen=True)
 class TaskFailed:
-    """The task raised an unexpected error."""
+    """The message that a task raised an unexpected error."""
 
     trace: str
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The task could not reach the database. The test raises this error."""
+    """The message that a task could not reach the database. The test process raises this error again."""
 
     error: StoreUnavailable
 
@@ -68,7 +68,7 @@ def serve(name: str, url: str, pipe: Connection, options: dict[str, Any]) -> Non
                 message = pipe.recv()
             except EOFError:
                 return
-            if message is not None:  # None is a stop request, which `stop_requested` left in the pipe
+            if message is not None:  # None is a stop request that `stop_requested` has not read
                 pipe.send(_run(parent, *message))
 
 

@@ -57,9 +57,10 @@ class WorkPlan:
     queues: Sequence[str] = ("default",)
     batch: int = 10
     lease_ms: int = 30_000
-    # The share of claims with a lease of 1 ms, whose stale rows are written later.
+    # The share of claims that get a lease of 1 ms. Their rows become stale, and the task writes to them
+    # later.
     stall_rate: float = 0.0
-    # The shares of jobs that are released and that fail, at each step.
+    # At each step, the share of jobs that the task releases and the share that it fails.
     release_rate: float = 0.0
     fail_rate: float = 0.0
 
@@ -77,7 +78,7 @@ def enqueue(parent: ParentChannel, batches: Sequence[Sequence[NewJob]]) -> int:
 
 
 def enqueue_as_the_first_ends(parent: ParentChannel, job_pairs: Sequence[tuple[NewJob, NewJob]]) -> None:
-    """Enqueue the first job of each pair, and the second job when a worker is about to finish the first."""
+    """Enqueue both jobs of each pair: the second one when a worker is about to finish the first one."""
     for first, second in job_pairs:
         parent.store.enqueue.many([first])
         while parent.store.jobs.get(first.job_id).status not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
@@ -186,7 +187,10 @@ def _deliver(
 def advance_every_step(
     parent: ParentChannel, jobs: Sequence[ClaimedJob]
 ) -> list[tuple[JobStatus, frozenset[str]]]:
-    """Make every transition with claims that other processes also use. Return the changed jobs of each."""
+    """Make every transition with claims that other processes use too.
+
+    Return the jobs that each one changed.
+    """
     return [
         (target, parent.store.inbox.advance([Transition.advance(job, source, target) for job in jobs]))
         for source, target in pairwise(PATH)
@@ -218,7 +222,7 @@ def claim_events_until(parent: ParentChannel, count: int, lease_ms: int) -> list
 
 
 def keep_alive(parent: ParentChannel, jobs: Sequence[ClaimedJob], lease_ms: int) -> None:
-    """Send heartbeats from a thread, as a worker does, until no lease is held any more."""
+    """Send heartbeats from a thread, as a worker does, until all leases are lost."""
 
     def beat() -> bool:
         with parent.heartbeat_lock:
@@ -234,13 +238,13 @@ def keep_alive(parent: ParentChannel, jobs: Sequence[ClaimedJob], lease_ms: int)
 
 
 def suspend_self(parent: ParentChannel) -> None:
-    """Stop this process until the test resumes it. The lock prevents a stop inside a heartbeat."""
+    """Stop this process by SIGSTOP until the test resumes it. The lock prevents a stop during a heartbeat."""
     with parent.heartbeat_lock:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def wait_for_lost_leases(parent: ParentChannel) -> None:
-    """Wait until the heartbeats end because no lease is held any more."""
+    """Wait until all leases are lost, which ends the heartbeats."""
     assert parent.lease_keeper is not None
     parent.lease_keeper.join()
 
@@ -293,11 +297,11 @@ def _release_or_fail_some(
 
 
 def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> bool:
-    """Write as a worker that has probably lost the job. Return whether the write was accepted."""
+    """Try a random write for a job whose lease has probably been lost. Return whether it was accepted."""
     accepted: Sequence[JobStatus] | None = None
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":
-            # The transition names the present status, so only the fence can refuse it.
+            # The transition has the correct source status, so only the fence can refuse it.
             status = JobStatus(parent.store.jobs.get(job.job_id).status)
             source = status if status in IN_PROGRESS else JobStatus.CLAIMED
             step = Transition.advance(job, source, PATH[PATH.index(source) + 1])

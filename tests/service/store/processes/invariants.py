@@ -65,7 +65,7 @@ def unfinished(store: Store) -> bool:
 
 
 def check_lives(lives: Mapping[str, JobLife]) -> None:
-    """Check all invariants of jobs that are all finished."""
+    """Check all invariants. All jobs must be finished."""
     check_events(lives)
     for job_id, life in lives.items():
         _check_rest(job_id, life)
@@ -128,7 +128,7 @@ class Ledger:
     def check(self, lives: Mapping[str, JobLife], *, complete: bool) -> None:
         """Compare the reports with the database.
 
-        If workers were killed, reports may be missing, and the ledger is not `complete`.
+        Pass `complete=False` if workers were killed, because some of their reports may be missing.
         """
         found = {job_id: life.statuses_by_claim() for job_id, life in lives.items()}
         attempts = {(a.job_id, a.claim_version): a for life in lives.values() for a in life.attempts}
@@ -142,8 +142,8 @@ class Ledger:
             swept = attempt.outcome == "lease_expired"
             expected = _without_sweep(found[job_id][version]) if swept else found[job_id][version]
             reported = self.accepted[pair]
-            # The statuses after each claim are the accepted writes of that claim, in order. So no stale write
-            # was accepted, and every event belongs to a write.
+            # The statuses after a claim must be the accepted writes of that claim, in order. This proves that
+            # no stale write was accepted, and that every event belongs to a write.
             agrees = reported == expected if complete else reported == expected[: len(reported)]
             assert agrees, f"fenced-writes: {pair} has {expected}, reported {reported}; {attempt.outcome}"
 
@@ -166,7 +166,10 @@ def check_group_limits(lives: Iterable[JobLife], limits: Mapping[str, int]) -> N
 
 
 def check_group_order(lives: Iterable[JobLife], producer_of: Mapping[str, str]) -> None:
-    """Check that each group starts each producer's jobs in order. Jobs of two producers have no order."""
+    """Check that each group starts the jobs of one producer in order.
+
+    The order of jobs of different producers is not checked.
+    """
     lines: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
     for life in lives:
         if life.job.group_id is not None:

@@ -21,7 +21,10 @@ AFTER = "right after the commit"
 def kill_during(
     parent: ParentChannel, kill_point: str, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> None:
-    """Call the store until a call has rows to write. At the kill point of that call, SIGKILL this process."""
+    """Call the store repeatedly.
+
+    At the kill point of the first call that writes rows, SIGKILL this process.
+    """
     _at(kill_point, parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
         child_tasks.call_store(parent, method, arguments, options)
@@ -30,7 +33,10 @@ def kill_during(
 def pause_during(
     parent: ParentChannel, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call the store. When rows are selected but not yet written, report this and wait for a message."""
+    """Call the store.
+
+    Between the selection and the write of its rows, send a report and wait for a message.
+    """
 
     def pause() -> None:
         parent.report("picked")
@@ -49,7 +55,8 @@ def _at(kill_point: str, parent: ParentChannel, action: Callable[[], None]) -> N
         case "before the job is inserted":
             mock.patch.object(Enqueue, "_insert", _before_rows(action, Enqueue._insert)).start()
         case "before the commit":
-            # A sweep that finds no rows commits first, so this must be a commit after an insert of events.
+            # The first commit may belong to a sweep without rows, so wait for a commit after an insert of
+            # events.
             engine = parent.store.database.engines.write
             _after_events(lambda: event.listen(engine, "commit", lambda _: action()))
         case "right after the commit":

@@ -13,7 +13,7 @@ from tests.service.store.processes import child_tasks
 from tests.service.store.processes.child_process import Done, Task, TaskFailed, Unavailable, serve
 from tests.service.store.processes.skewed_clock import serve_with_skew
 
-# This is far above the time of any step, so only a process that hangs sends no message for so long.
+# No step takes nearly as long, so a process without a message for this time hangs.
 _TIMEOUT_S = 60.0
 
 
@@ -116,7 +116,7 @@ class ProcessPool:
         return self._add(Child(self._forking, name, serve, url or self._url, options))
 
     def launch_skewed(self, name: str, skew_s: int, **options: Any) -> Child:
-        """Launch a child whose wall clock is off by `skew_s` before its first import."""
+        """Launch a child whose wall clock is skewed by `skew_s` before it imports Euterpe."""
         return self._add(Child(get_context("spawn"), name, serve_with_skew, self._url, options, skew_s))
 
     def _add(self, child: Child) -> Child:
@@ -141,7 +141,7 @@ def process_pool_on(url: str) -> Iterator[ProcessPool]:
 
 
 def receive_any(children: Sequence[Child]) -> list[tuple[Child, Any]]:
-    """Wait until some children have sent messages. Return one message of each of these children."""
+    """Wait for messages. Return one message of each child that has sent any."""
     ready = connection.wait([child.pipe for child in children], timeout=_TIMEOUT_S)
     assert ready, "all children are silent"
     return [(child, child.receive()) for child in children if child.pipe in ready]

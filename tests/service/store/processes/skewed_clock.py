@@ -1,4 +1,4 @@
-"""A child process with a skewed wall clock. No module of Euterpe is imported before it is skewed."""
+"""A child process with a skewed wall clock. It skews the clock before it imports any module of Euterpe."""
 
 import datetime
 import importlib

@@ -25,7 +25,7 @@ from tests.store.jobs import PATH, enqueue, new_job
 
 QUEUES = ("films", "trailers")
 GROUPS = {f"group {n} 🎬": 1 + n % 3 for n in range(12)}
-OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both enqueue with the same keys
+OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both producers enqueue with the same keys
 
 
 def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: ProcessPool, store: Store) -> None:
@@ -59,7 +59,7 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: Proce
 
 
 def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool, store: Store) -> None:
-    """Eight workers run jobs of the same group, each one job at a time. Each end admits another job."""
+    """Each of eight workers runs one job at a time, all from the same group. Each end admits another job."""
     store.enqueue.many([new_job(max_attempts=50, group_id="g", group_limit=5) for _ in range(150)])
     ledger = _work_one_at_a_time(process_pool, store, producers=[])
     lives = read_lives(store)
@@ -72,7 +72,7 @@ def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool
 def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """The end of the old job may miss the new job, while the enqueue of the new job sees the old job run."""
+    """The end of the old job may not see the new job, while the enqueue still sees the old job as running."""
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
         job_pairs = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
@@ -92,8 +92,11 @@ def _work_one_at_a_time(process_pool: ProcessPool, store: Store, *, producers: S
 
 
 def test_a_step_that_many_processes_take_at_once_is_one_step(process_pool: ProcessPool, store: Store) -> None:
-    """Check valid-transitions and event-per-transition: four processes share a claim, so only the status
-    can refuse a write."""
+    """Check valid-transitions and event-per-transition.
+
+    Four processes share each claim, so the fence accepts all their writes, and only the status can refuse
+    one.
+    """
     enqueue(store, 100)
     jobs = store.inbox.claim("w1", 100)
     walkers = [process_pool.launch(f"walker {n}") for n in range(4)]
@@ -115,7 +118,7 @@ def _jobs(producer: str) -> list[NewJob]:
         new_job(queue=QUEUES[n % 2], max_attempts=50, key=Key(f"key {n}", "the same request"))
         for n in range(SHARED)
     ]
-    for job in keyed:  # each producer enqueues them at other places in its list
+    for job in keyed:  # each producer inserts them at random places of its list
         jobs.insert(rng.randrange(len(jobs)), job)
     return jobs
 
@@ -134,7 +137,7 @@ def _in_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
 
 
 def _check_claim_order(ledger: Ledger, orders: Mapping[str, Sequence[str]], jobs: Mapping[str, Any]) -> None:
-    """Check that each claim took the caller's queues in order, and the jobs of each queue by priority."""
+    """Check the order of the jobs in each claim: by the order of the worker's queues, then by priority."""
     for worker, pairs in ledger.claims:
         claimed = [jobs[job_id] for job_id, _ in pairs]
         places = [(orders[worker].index(job.queue), -job.priority) for job in claimed]

@@ -1,4 +1,4 @@
-"""SIGKILL between the statements of one transaction leaves nothing of it."""
+"""A SIGKILL between the statements of a transaction leaves none of its writes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -32,7 +32,7 @@ FATAL = JobError(ErrorCode.INTERNAL_ERROR, "on purpose", "processing", RetryClas
 def _claimed_job(
     store: Store, *, until: JobStatus = JobStatus.CLAIMED, lease_ms: int = HOUR_MS, **job: Any
 ) -> ClaimedJob:
-    queue = new_id()  # other calls leave jobs behind in their queues
+    queue = new_id()  # a separate queue, because other calls leave jobs in their queues
     enqueue(store, queue=queue, max_attempts=9, **job)
     held = claim_one(store, queues=[queue], lease_ms=lease_ms)
     assert advance(store, held, until=until)
@@ -45,7 +45,7 @@ def _claim(store: Store) -> StoreCall:
 
 
 def _advance(store: Store) -> StoreCall:
-    # `values` is passed, because its empty default cannot be pickled.
+    # The argument `values` is passed explicitly, because its default cannot be pickled.
     step = Transition.advance(_claimed_job(store), JobStatus.CLAIMED, JobStatus.FETCHING, {})
     return "inbox.advance", ([step],), {}
 
@@ -133,7 +133,7 @@ def _kill_during(
 
 
 def test_an_enqueue_that_was_killed_has_not_taken_its_key(process_pool: ProcessPool, store: Store) -> None:
-    """same-key-same-job: a key without its job would block this request for ever."""
+    """same-key-same-job: a stored key without a job would make this request fail for ever."""
     job = new_job(key=Key("k", "hash"), group_id="g")
     _kill_during(process_pool, "before the job is inserted", "enqueue.many", ([job],), {})
     assert not any(_all_rows(store).values())

@@ -34,7 +34,7 @@ def test_a_rewrap_that_is_killed_again_and_again_ends_with_every_secret_moved(
         worker = process_pool.launch(f"rewrap {next(kills)}")
         worker.start(rewrap_in_batches)
         assert worker.receive() == min(BATCH, left)
-        worker.send("go on")  # the kill comes at any point of the next batch
+        worker.send("go on")  # the kill happens at a random point of the next batch
         worker.kill()
         assert left - 2 * BATCH <= store.rewrap.in_use().get("k1", 0) <= left - min(BATCH, left)
     assert next(kills) >= 3

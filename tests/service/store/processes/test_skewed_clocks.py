@@ -58,7 +58,7 @@ def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: Proces
 def _check_clocks(life: JobLife, begin: int, end: int) -> None:
     for attempt in life.attempts:
         assert begin <= attempt.started_at <= attempt.ended_at <= end
-        # The id was made with the worker's own clock, so it proves that this clock is off.
+        # The worker made the id with its own clock, so the id proves that this clock is skewed.
         off_ms = (UUID(attempt.attempt_id).int >> 80) - attempt.started_at
         assert abs(off_ms - 1_000 * SKEWS_S[attempt.worker_id]) < 60_000, f"{attempt.worker_id}: {off_ms}"
 

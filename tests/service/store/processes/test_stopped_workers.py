@@ -1,4 +1,4 @@
-"""Workers that are frozen past their leases (SIGSTOP) and resume (SIGCONT) when others own their rows."""
+"""Workers that are stopped (SIGSTOP) until their leases expire, and resume when others own their rows."""
 
 import pytest
 
@@ -119,7 +119,10 @@ def test_others_wait_for_a_writer_frozen_in_its_transaction(process_pool: Proces
 def test_a_libsql_server_aborts_the_transaction_of_a_frozen_writer(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """A libSQL server has one writer. It aborts the writer after five seconds if another writer waits."""
+    """A libSQL server allows one writer at a time.
+
+    It aborts the transaction of this writer after five seconds if another writer waits.
+    """
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 5)
     frozen.start(kill_points.pause_during, "inbox.claim", ("frozen", 3), {})

@@ -32,7 +32,7 @@ def test_due_jobs_of_one_requester_do_not_hold_up_another(store: Store, clock: S
 
 
 def test_more_requesters_than_a_sweep_reads_have_their_turn(store: Store, clock: SettableClock) -> None:
-    """In the index, sixty requesters, whose delayed jobs are not due yet, come before `small`."""
+    """In the index, `small` comes after sixty requesters whose delayed jobs are not due yet."""
     at = clock.now_ms + 1_000
     store.enqueue.many([new_job(requester_id=f"r{number:03}", not_before=at * 2) for number in range(60)])
     enqueue(store, BACKLOG, requester_id="hostile", not_before=at)

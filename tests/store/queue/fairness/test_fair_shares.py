@@ -78,7 +78,7 @@ def test_nobody_is_punished_for_what_it_used_while_nobody_else_came(store: Store
 
 
 def test_nobody_saves_up_a_share_by_waiting(store: Store, clock: SettableClock) -> None:
-    """If jobs kept their ranks while they are delayed, all jobs that become due together would go first."""
+    """If delayed jobs kept their old ranks, jobs that become due together would all run before other jobs."""
     enqueue(store, 100, requester_id="saver", not_before=clock.now_ms + 1_000)
     enqueue(store, 300, requester_id="steady")
     claim_each(store, 150)
@@ -87,7 +87,7 @@ def test_nobody_saves_up_a_share_by_waiting(store: Store, clock: SettableClock) 
 
 
 def test_a_retry_takes_a_new_turn(store: Store, clock: SettableClock) -> None:
-    """With their old ranks, jobs that fail at once would go before new jobs again and again."""
+    """If retries kept their old ranks, jobs that fail quickly would run before new jobs again and again."""
     enqueue(store, 30, requester_id="failing", max_attempts=100)
     for job in store.inbox.claim("w1", 30):
         store.inbox.fail(job, FLAKY)
@@ -155,7 +155,7 @@ def test_shares_are_of_a_queue(store: Store) -> None:
 
 
 def test_groups_take_their_requesters_turns(store: Store) -> None:
-    """Each group has one ready job, but many groups must not get many shares."""
+    """Each group has one ready job, but a requester with many groups must not get many shares."""
     for number in range(40):
         enqueue(store, 2, requester_id="grouped", group_id=f"g{number}")
     enqueue(store, 40, requester_id="plain")
@@ -211,7 +211,7 @@ def claim_for_a_while(store: Store, monotonic: ManualClock) -> None:
 def test_the_virtual_time_is_written_at_its_interval(
     url: str, ring: LocalKeyRing, clock: SettableClock
 ) -> None:
-    """If the virtual time were never written, a new requester would go before every backlog."""
+    """If the virtual time were never written, a new requester's jobs would run before all waiting jobs."""
     with open_store(url, ring, clock) as (store, monotonic):
         enqueue(store, 100, requester_id="large")
         claim_for_a_while(store, monotonic)
@@ -239,7 +239,10 @@ def test_a_claim_that_is_rolled_back_does_not_stop_the_virtual_time(
 def test_an_idle_claim_writes_no_virtual_time(
     url: str, ring: LocalKeyRing, clock: SettableClock, jobs: int
 ) -> None:
-    """No write follows the first claim of a queue, or a claim that another process has overtaken."""
+    """Claims that find no jobs must not write the virtual time.
+
+    This must also hold after the first claim of a queue, and after claims of another process.
+    """
     written: list[str] = []
     with open_store(url, ring, clock) as (store, monotonic), open_store(url, ring, clock) as (other, _):
         enqueue(store, jobs)
@@ -397,7 +400,7 @@ def test_a_backlog_behind_a_cap_delays_nobody(store: Store, newsroom: str) -> No
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 def test_a_cap_holds_among_many_workers(store: Store, newsroom: str) -> None:
-    """Two sweeps at once must not both count the running jobs before one of them has admitted a job."""
+    """Two concurrent sweeps must not admit jobs on the basis of the same count of running jobs."""
     cap, workers = 3, 8
     set_cap(store, newsroom, cap)
     jobs = enqueue(store, 120, requester_id=newsroom)

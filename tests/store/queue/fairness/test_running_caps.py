@@ -21,7 +21,7 @@ def newsroom(store: Store) -> str:
 
 @contextmanager
 def enqueue_in_flight(store: Store, *jobs: NewJob) -> Iterator[None]:
-    """Hold an enqueue after it has ranked its jobs and before it commits."""
+    """Run the block while an enqueue has ranked its jobs and has not committed."""
     with store.database.transaction() as connection:
         store.inbox.shares.ranks(connection, jobs)
         yield
@@ -50,7 +50,7 @@ def test_jobs_of_many_capped_requesters_are_let_through_in_turn(store: Store) ->
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_new_cap_waits_for_an_enqueue_in_flight(store: Store, newsroom: str) -> None:
-    """Without the wait, the batch would be ranked by the old limits, and `requester set` would not see it."""
+    """Without the wait, `requester set` would not see the batch, and the batch would keep its old ranks."""
     setting = threading.Thread(target=store.requester_limits.set, args=(newsroom, {"max_running": 1}))
     with enqueue_in_flight(store, new_job(requester_id=newsroom)):
         setting.start()
@@ -66,7 +66,7 @@ def test_a_new_cap_waits_for_an_enqueue_in_flight(store: Store, newsroom: str) -
 def test_a_sweep_does_not_wait_for_a_frozen_enqueue(
     store: Store, clock: SettableClock, newsroom: str, fields: dict[str, str]
 ) -> None:
-    """If the sweep waited, it would hold the due jobs of all requesters, and all claims would wait too."""
+    """If the sweep waited, it would lock the due jobs of all requesters, and all claims would wait too."""
     at = clock.now_ms + 1
     enqueue(store, 1, requester_id=newsroom, **fields)
     store.inbox.claim("w1", 1)
