@@ -62,6 +62,7 @@ _MESSAGES = {
     "int_from_float": "must be an integer",
     "string_type": "must be a string",
     "path_type": "must be a path",
+    "dict_type": f"must be a table in {FILE}",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "literal_error": "must be one of {expected}",
@@ -212,6 +213,8 @@ class Settings(BaseSettings):
 
     profiles: Path | None = None  # a folder with further profiles, each a TOML file
 
+    # Storage profiles by name: tables `[storage.NAME]` of the file, which `wiring/storage_profiles.py` reads.
+    storage: Annotated[dict[str, dict[str, Any]], NoDecode] = {}
     storage_roots: Words = ()
     storage_endpoints: Words = ()
     egress_allow: Words = ()

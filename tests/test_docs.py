@@ -33,6 +33,7 @@ from euterpe.media.source.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import CONTAINERS
 from euterpe.runtime.installation import DISTRIBUTION
 from euterpe.settings import load
+from euterpe.wiring.storage_profiles import load_storage_profiles
 from tests.cli.command_runner import Cli, capturing
 from tests.service.clips import make_clip
 from tests.service.installation import Program
@@ -189,6 +190,8 @@ def shown_default(value: object) -> str:
     shown = value.get_secret_value() if isinstance(value, SecretStr) else value
     if shown is None:
         return "not set"
+    if shown == {}:
+        return "none"
     if isinstance(shown, tuple):
         words = [format_duration(part) if isinstance(part, int) else part for part in shown]
         return f"`{','.join(words)}`" if words else "none"
@@ -261,9 +264,17 @@ def test_the_examples_of_outputs_are_valid_and_name_every_kind() -> None:
 
 
 def test_the_example_of_a_profile_is_one() -> None:
-    (example,) = blocks(OPERATE, "toml")
+    example, _ = blocks(OPERATE, "toml")
     profiles = with_operator_profiles({"newsroom-web.toml": example.encode()})
     assert [output.type for output in profiles["newsroom-web"].outputs] == ["mp4", "image"]
+
+
+def test_the_example_of_a_storage_profile_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, example = blocks(OPERATE, "toml")
+    (tmp_path / "euterpe.toml").write_text(example)
+    monkeypatch.chdir(tmp_path)
+    profiles = load_storage_profiles(load(), {"MAIN_KEY": "AKIA", "MAIN_SECRET": "s3cret"})
+    assert profiles["main"].requesters == {"newsroom"}
 
 
 def test_what_the_readme_says_cannot_be_made_is_refused() -> None:

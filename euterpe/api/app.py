@@ -24,6 +24,7 @@ from euterpe.api.worker.routes import worker_routes
 from euterpe.api.worker.service import RemoteWorkers, WorkerSettings
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.profiles import Profiles, built_in_profiles
+from euterpe.domain.storage_profiles import StorageProfiles
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 
@@ -37,6 +38,7 @@ def create_app(
     egress: EgressPolicy,
     *,
     profiles: Profiles | None = None,
+    storage_profiles: StorageProfiles | None = None,
     sandbox_layers: SandboxLayers = lambda: None,
     dry_run: DryRun | None = None,
     timings: ApiTimings = DEFAULT_TIMINGS,
@@ -57,6 +59,7 @@ def create_app(
         policy,
         egress,
         profiles=built_in_profiles() if profiles is None else profiles,
+        storage_profiles=storage_profiles or {},
         sandbox_layers=sandbox_layers,
         dry_run=dry_run,
         timings=timings,

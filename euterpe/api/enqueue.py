@@ -23,6 +23,7 @@ from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.job_limits import JobLimits
 from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import JobSpec, parse_spec_json
+from euterpe.domain.storage_profiles import with_stored_credentials
 from euterpe.domain.text import check_text
 from euterpe.net.errors import EgressRefused
 from euterpe.net.policy import EgressPolicy
@@ -39,7 +40,7 @@ class EnqueueEndpoint:
     def __init__(self, service: Service) -> None:
         self._store, self._authenticator = service.store, service.authenticator
         self._policy, self._egress = service.policy, service.egress
-        self._profiles = service.profiles
+        self._profiles, self._storage_profiles = service.profiles, service.storage_profiles
         self._backpressure, self._pool = service.backpressure, service.read_pool
         self._body_s = service.timings.body_s
         self._sealing_pool = service.sealing_pool
@@ -51,7 +52,7 @@ class EnqueueEndpoint:
         parameters.check_names(request, "dry_run")
         is_dry_run = parameters.flag(request, "dry_run")
         body = await read_json_bytes(request, self._max_body_bytes, self._body_s)
-        parse = partial(self._parse, body)
+        parse = partial(self._parse, body, principal)
         spec = parse() if len(body) <= _INLINE_BYTES else await self._pool.run(parse, principal.requester_id)
         key = request.headers.get("idempotency-key")
         if is_dry_run:
@@ -66,8 +67,9 @@ class EnqueueEndpoint:
             headers["idempotent-replayed"] = "true"
         return json_response(accepted.response, 202, headers)
 
-    def _parse(self, body: bytes) -> JobSpec:
+    def _parse(self, body: bytes, principal: Principal) -> JobSpec:
         spec = parse_spec_json(body, self._max_body_bytes, self._profiles)
+        spec = with_stored_credentials(spec, principal.name, self._storage_profiles)
         if problems := (*self._policy.problems(spec), *callback_problems(spec, self._egress)):
             raise InvalidSpec(problems)
         return spec

@@ -290,6 +290,7 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "webhook_events": ["progress", "succeeded", "failed", "dead_letter"],
         "webhook_format": "standard",
         "allow_truncated": True,
+        "storage": "main",
         "width": 480,
         "width_percent": 12,
         "AdaptiveVideo.target": {"vmaf": 93},

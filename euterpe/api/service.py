@@ -12,6 +12,7 @@ from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
 from euterpe.domain.profiles import Profiles
 from euterpe.domain.spec import JobSpec
+from euterpe.domain.storage_profiles import StorageProfiles
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 
@@ -60,6 +61,7 @@ class Service:
     policy: SpecPolicy
     egress: EgressPolicy
     profiles: Profiles
+    storage_profiles: StorageProfiles
     read_pool: StoreThreadPool
     write_pool: StoreThreadPool
     sealing_pool: StoreThreadPool  # for calls that wait for the key provider
@@ -79,6 +81,7 @@ def new_service(
     egress: EgressPolicy,
     *,
     profiles: Profiles,
+    storage_profiles: StorageProfiles,
     sandbox_layers: SandboxLayers,
     dry_run: DryRun | None,
     timings: ApiTimings,
@@ -94,6 +97,7 @@ def new_service(
         policy=policy,
         egress=egress,
         profiles=profiles,
+        storage_profiles=storage_profiles,
         read_pool=read_pool,
         write_pool=write_pool,
         sealing_pool=StoreThreadPool(write_wait_s=wait_s, most=MOST_SEALING),

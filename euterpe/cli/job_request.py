@@ -27,6 +27,7 @@ OPTIONS: Mapping[Loc, str] = {
     ("profile",): "--profile",
     ("outputs",): "--output",
     ("credentials",): "--credentials",
+    ("storage",): "--storage",
     ("refresh_url",): "--refresh-url",
     ("status_webhook_url",): "--webhook",
     ("webhook_events",): "--webhook-event",

@@ -65,6 +65,9 @@ def submit(
     credentials: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSON with the keys of the storage.")
     ] = None,
+    storage: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A storage profile of the operator, for the keys.")
+    ] = None,
     refresh_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Where a worker asks for new credentials.")
     ] = None,
@@ -130,6 +133,7 @@ def submit(
             "profile": profile,
             "outputs": outputs_of(output),
             "credentials": read_credentials(credentials) if credentials else None,
+            "storage": storage,
             "refresh_url": refresh_url,
             "status_webhook_url": webhook,
             "webhook_events": webhook_event or None,

@@ -35,7 +35,7 @@ _SHORTEST_TOKEN = 6
 # The previous release knows these profiles and these types of output, but none of the fields below.
 _OLDER_PROFILES = ("h264-720p", "audio-aac")
 _OLDER_OUTPUTS = ("hls", "mp4", "m4a", "image", "sprite")
-_NEWER_FIELDS = ("webhook_format", "allow_truncated")
+_NEWER_FIELDS = ("webhook_format", "allow_truncated", "storage")
 _NEWER_OUTPUT_FIELDS = frozenset(
     {
         *("start", "end", "optional", "crop", "pad", "metadata", "subtitles", "trick_play", "fragmented"),

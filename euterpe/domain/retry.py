@@ -147,10 +147,13 @@ def decide_job(
     cancel_requested: bool,
     backoff: Backoff,
     draw: float,
+    paced_elsewhere: bool = False,
 ) -> JobDecision:
     """Return the outcome of a failed attempt.
 
-    If the budget is spent or the error is unrecoverable, the job becomes a dead letter.
+    If the budget is spent or the error is unrecoverable, the job becomes a dead letter. With
+    `paced_elsewhere`, a foreign queue decides when to try again: the job rests in `failed` until then. Only
+    an expired lease is still retried here, because it is no failure in the foreign queue.
     """
     # A canceled job ends in `failed`, not in `dead_letter`, even if its budget is spent.
     if cancel_requested or error.code is ErrorCode.CANCELED:
@@ -158,6 +161,8 @@ def decide_job(
     if error.retry_class is RetryClass.UNRECOVERABLE or attempt_count >= max_attempts:
         return DeadLetter(error)
     if error.retry_class is RetryClass.PERMANENT:
+        return Fail(error)
+    if paced_elsewhere and error.code is not ErrorCode.LEASE_EXPIRED:
         return Fail(error)
     return Requeue(backoff.delay_ms(attempt_count, error.retry_class, draw), error)
 

@@ -32,7 +32,7 @@ from euterpe.domain.outputs import OutputSpec, OutputSpecs, PictureOutput, encry
 from euterpe.domain.profiles import ProfileName, Profiles, built_in_profiles
 from euterpe.domain.source import Source
 from euterpe.domain.strict_json import MAX_NUMBER, canonical_text, json_problems, parse_json
-from euterpe.domain.text import ExternalId, FileName, GroupId, QueueName
+from euterpe.domain.text import ExternalId, FileName, GroupId, Name, QueueName
 
 MAX_BODY_BYTES = 262_144
 MAX_METADATA_BYTES = 4096
@@ -87,6 +87,13 @@ class GroupSpec(StrictModel):
 
 def _named(value: object) -> object:
     return {"id": value} if isinstance(value, str) else value
+
+
+def _without_credentials(value: str | None, info: ValidationInfo) -> str | None:
+    """Raise if the request has credentials, too. A stored job has the credentials of its storage profile."""
+    if value is not None and info.data.get("credentials") is not None and not _reading(info).is_stored:
+        raise ValueError("give either credentials or storage, and not both")
+    return value
 
 
 def _in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
@@ -202,6 +209,8 @@ class JobSpec(StrictModel):
     """The outputs to make. Give either this field or `profile`."""
     credentials: Credentials | None = None
     """Access to the object storage of the source and the output, encrypted at rest."""
+    storage: Annotated[Name | None, AfterValidator(_without_credentials)] = None
+    """A storage profile of the operator, whose credentials are used. Give this field or `credentials`."""
     refresh_url: CallbackUrl | None = Field(default=None, repr=False)
     """The URL to ask for new credentials when they expire or are refused."""
     status_webhook_url: CallbackUrl | None = Field(default=None, repr=False)

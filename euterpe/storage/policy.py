@@ -16,8 +16,8 @@ from euterpe.domain.errors import FieldError
 from euterpe.domain.locations import scheme_of
 from euterpe.domain.own_source import ADVICE as OWN_SOURCE_ADVICE
 from euterpe.domain.own_source import replaces_its_source
-from euterpe.domain.spec import JobSpec, resolve_outputs
-from euterpe.domain.watermark_urls import watermark_urls
+from euterpe.domain.spec import JobSpec
+from euterpe.domain.watermark_urls import opened_urls
 
 _CLOUDS = re.compile(
     r"https://(?:s3(?:\.dualstack)?\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?|s3\.amazonaws\.com"
@@ -85,7 +85,7 @@ class StoragePolicy:
         return tuple(self._problems(spec))
 
     def _problems(self, spec: JobSpec) -> Iterator[FieldError]:
-        for loc, url in _urls(spec):
+        for loc, url in opened_urls(spec):
             if _lacks_credentials(loc, url, spec):
                 yield FieldError(loc, AZURE_ADVICE)
             if scheme_of(url) != "file":
@@ -100,15 +100,6 @@ class StoragePolicy:
         for loc, given in _given(spec):
             if not self.allows(given.endpoint):
                 yield FieldError((*loc, "endpoint"), ENDPOINT_ADVICE)
-
-
-def _urls(spec: JobSpec) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield (location in the document, URL) for each URL of the job that is opened with this policy."""
-    yield ("source", "url"), spec.source.url
-    yield ("output", "url"), spec.output.url or ""
-    places = {output.name: place for place, output in enumerate(resolve_outputs(spec))}
-    for name, url in watermark_urls(spec).items():
-        yield ("profile",) if spec.profile else ("outputs", places[name], "watermark", "source", "url"), url
 
 
 def _lacks_credentials(loc: tuple[str | int, ...], url: str, spec: JobSpec) -> bool:

@@ -246,6 +246,7 @@ pruned_jobs = Table(
     Column("job_id", Text, primary_key=True),
     Column("requester_id", Text, nullable=False),
     Column("pruned_at", BigInteger, nullable=False),
+    Column("source_ref", Text),
 )
 
 write_probe = Table(

@@ -22,6 +22,7 @@ from euterpe.settings import Settings, worker_id
 from euterpe.store.store import Store
 from euterpe.wiring.database import delivery_schedule_of, open_store
 from euterpe.wiring.profiles import load_profiles
+from euterpe.wiring.storage_profiles import load_storage_profiles
 from euterpe.wiring.worker import (
     egress_policy,
     start_sandbox,
@@ -143,6 +144,7 @@ class Services:
             storage_policy(settings),
             egress_policy(settings),
             profiles=profiles,
+            storage_profiles=load_storage_profiles(settings),
             sandbox_layers=self._sandbox_layers,
             dry_run=dry_runs,
             workers=worker_settings(settings),

@@ -17,6 +17,7 @@ from euterpe.domain.errors import FieldError
 from euterpe.domain.profiles import Profiles
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.spec import JobSpec
+from euterpe.domain.storage_profiles import StorageProfiles
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.domain.documents import MINIMAL, Document
@@ -112,6 +113,7 @@ def serving(
     timings: ApiTimings = DEFAULT_TIMINGS,
     profiles: Profiles | None = None,
     *,
+    storage_profiles: StorageProfiles | None = None,
     dry_run: DryRun | None = None,
     workers: WorkerSettings | None = None,
 ) -> Iterator[Served]:
@@ -121,6 +123,7 @@ def serving(
         OneBucketForbidden(),
         egress or EgressPolicy(),
         profiles=profiles,
+        storage_profiles=storage_profiles,
         dry_run=dry_run,
         timings=timings,
         workers=workers or WorkerSettings(),

@@ -33,7 +33,9 @@ DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 RETRYABLE = (RetryClass.TRANSIENT, RetryClass.THROTTLED, RetryClass.CREDENTIALS)
 
 
-def decide(error: JobError, *, attempts: int = 1, of: int = 3, canceled: bool = False) -> JobDecision:
+def decide(
+    error: JobError, *, attempts: int = 1, of: int = 3, canceled: bool = False, paced_elsewhere: bool = False
+) -> JobDecision:
     return decide_job(
         error,
         attempt_count=attempts,
@@ -41,6 +43,7 @@ def decide(error: JobError, *, attempts: int = 1, of: int = 3, canceled: bool = 
         cancel_requested=canceled,
         backoff=Backoff(),
         draw=0.5,
+        paced_elsewhere=paced_elsewhere,
     )
 
 
@@ -72,6 +75,14 @@ def test_throttling_waits_in_a_larger_bucket_from_the_first_time() -> None:
 def test_jitter_spreads_what_failed_together() -> None:
     backoff = Backoff()
     assert len({backoff.delay_ms(5, RetryClass.TRANSIENT, draw / 100) for draw in range(100)}) == 100
+
+
+@pytest.mark.parametrize("kind", RETRYABLE)
+def test_a_job_that_a_foreign_queue_paces_rests_until_it_is_delivered_again(kind: RetryClass) -> None:
+    assert isinstance(decide(error(kind), attempts=2, paced_elsewhere=True), Fail)
+    assert isinstance(decide(error(kind), attempts=3, paced_elsewhere=True), DeadLetter)
+    expired = lease_expired("processing")
+    assert isinstance(decide(expired, attempts=2, paced_elsewhere=True), Requeue)
 
 
 @pytest.mark.parametrize("kind", RETRYABLE)

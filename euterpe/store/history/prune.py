@@ -1,4 +1,4 @@
-"""Prune the history: delete old finished jobs with all their rows, and keep only their ids.
+"""Prune the history: delete old finished jobs with all their rows. Only ids and `source_ref`s stay.
 
 Idempotency keys stay until they expire, so a repeated request still gets the response of the first request.
 """
@@ -53,7 +53,7 @@ class Pruner:
         # Each batch begins after the last id of the previous batch, so no job is read twice. Ids begin with a
         # time, so they ascend nearly in the order of the enqueues.
         self._oldest = (
-            sa.select(_job.job_id, _job.requester_id)
+            sa.select(_job.job_id, _job.requester_id, _job.source_ref)
             .where(
                 _job.job_id > sa.bindparam("after"),
                 _job.created_at < database.now - sa.bindparam("age_ms", type_=sa.BigInteger),
@@ -108,15 +108,16 @@ class Pruner:
         return [job for job in jobs if job.job_id not in with_open_events]
 
     def _remove(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> None:
-        batch = as_parameter({"job_id": job.job_id, "requester_id": job.requester_id} for job in jobs)
-        named = Rows({"job_id": TEXT, "requester_id": TEXT})
+        kept = ("job_id", "requester_id", "source_ref")
+        batch = as_parameter({name: getattr(job, name) for name in kept} for job in jobs)
+        named = Rows(dict.fromkeys(kept, TEXT))
         ids = sa.select(named["job_id"])
         for table in (job_deliveries, job_outbox_events, job_attempts, inbox_jobs):
             connection.execute(sa.delete(table).where(table.c.job_id.in_(ids)), batch)
         connection.execute(
             sa.insert(pruned_jobs).from_select(
-                ["job_id", "requester_id", "pruned_at"],
-                sa.select(named["job_id"], named["requester_id"], self._database.now),
+                [*kept, "pruned_at"],
+                sa.select(*(named[name] for name in kept), self._database.now),
             ),
             batch,
         )

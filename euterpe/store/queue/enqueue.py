@@ -23,7 +23,7 @@ from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
 from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.fairness.groups import Group
-from euterpe.store.tables import idempotency_keys, inbox_jobs
+from euterpe.store.tables import idempotency_keys, inbox_jobs, pruned_jobs
 
 # A new job may have values in these nullable columns and in the sealed columns. All other nullable columns
 # are NULL until a later write.
@@ -34,6 +34,9 @@ _LATER = {
     for column in inbox_jobs.columns
     if column.nullable and column.name not in _OPTIONAL and not column.name.startswith(_SEALED)
 }
+_PRUNED_SOURCES = sa.select(pruned_jobs.c.source_ref).where(
+    pruned_jobs.c.source_ref.in_(sa.select(Rows({"source_ref": TEXT})["source_ref"]))
+)
 _WRITTEN = [column.name for column in inbox_jobs.columns if column.name not in _LATER]
 
 
@@ -152,9 +155,22 @@ class Enqueue:
             if "source_ref" in str(error.orig):
                 raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from None
             raise
+        self._refuse_pruned_sources(connection, jobs)
         self._admission.admit(connection, limits, locked=True)
         self._database.announce(connection, Topic.INBOX)
         return rows
+
+    def _refuse_pruned_sources(self, connection: sa.Connection, jobs: Sequence[NewJob]) -> None:
+        """Raise `DuplicateSource` if the job of a `source_ref` was pruned.
+
+        The caller has inserted the rows. That insert has waited for a concurrent prune of the same refs, so
+        this query sees what the prune has committed.
+        """
+        refs = [job.source_ref for job in jobs if job.source_ref is not None]
+        if refs:
+            rows = connection.execute(_PRUNED_SOURCES, as_parameter({"source_ref": ref} for ref in refs))
+            if pruned := list(rows.scalars()):
+                raise DuplicateSource(pruned)
 
     def _placed(self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None) -> Sequence[Row]:
         """Return the row of each job, with its lane and its rank."""

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobDecision, JobError, Requeue, decide_job
+from euterpe.domain.source_refs import is_paced_elsewhere
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.runtime.retry import draw
 from euterpe.store.engine.batch_rows import AnyRow
@@ -25,6 +26,7 @@ FAILURE_COLUMNS = (
     _job.attempt_count,
     _job.max_attempts,
     _job.cancel_requested_at,
+    _job.source_ref,
     *CONTEXT_COLUMNS,
 )
 
@@ -80,6 +82,7 @@ class FailureWriter:
             cancel_requested=row.cancel_requested_at is not None,
             backoff=self._backoff,
             draw=draw(),
+            paced_elsewhere=is_paced_elsewhere(row.source_ref),
         )
         given = {"timings": timings, "stack": stack}
         values = {name: value for name, value in given.items() if value is not None}

@@ -60,6 +60,18 @@ class Jobs:
         # Earlier releases stored the queries of callback URLs in clear text: remove them.
         return replace(found[0], spec=without_callback_queries(dict(found[0].spec)))
 
+    def of_source(self, source_ref: str) -> JobRow | None:
+        """Return the job with this `source_ref`, or None. Raise `Pruned` if its history has been removed."""
+        found = self._rows(JobRow, sa.select(*_SHOWN).where(inbox_jobs.c.source_ref == source_ref))
+        if found:
+            return replace(found[0], spec=without_callback_queries(dict(found[0].spec)))
+        pruned = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.source_ref == source_ref)
+        with self._database.snapshot() as connection:
+            job_id = connection.execute(pruned).scalar_one_or_none()
+        if job_id is not None:
+            raise Pruned(f"the history of job {job_id} has been removed")
+        return None
+
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[JobRow]:
         """Return those of the given jobs that exist, in any order, with only the metadata of their specs."""
         job = inbox_jobs.c

@@ -48,6 +48,7 @@ class Principal:
     requester_id: str
     scopes: frozenset[str]
     limits: JobLimits = NO_LIMITS
+    name: str = ""
 
 
 class Requesters:
@@ -56,7 +57,7 @@ class Requesters:
     def __init__(self, database: Database, keys: KeyProvider) -> None:
         self._database, self._keys = database, keys
         self._by_key = (
-            sa.select(_key.requester_id, _key.secret_hash, _key.scopes, *_LIMITS)
+            sa.select(_key.requester_id, _key.secret_hash, _key.scopes, _requester.name, *_LIMITS)
             .join(requesters)
             .where(
                 _key.key_id == sa.bindparam("key_id"),
@@ -174,7 +175,7 @@ class Requesters:
         if row is None or not matches:
             raise Unauthorized
         limits = JobLimits(row.max_timeout_seconds, row.max_attempts, row.max_priority)
-        return Principal(row.requester_id, frozenset(row.scopes), limits)
+        return Principal(row.requester_id, frozenset(row.scopes), limits, row.name)
 
     def webhook_secrets(self, requester_id: str) -> list[str]:
         """Return the valid secrets, newest first. Every webhook has a signature by each of these secrets."""

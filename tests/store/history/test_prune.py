@@ -1,5 +1,6 @@
 """Pruning removes finished jobs after their retention time. It also removes expired keys and idle groups."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import get_ident
 from typing import Any
 
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import Delivered
 from euterpe.domain.states import JobStatus
-from euterpe.store.errors import NotFound, Pruned
+from euterpe.store.errors import DuplicateSource, NotFound, Pruned
 from euterpe.store.queue.fairness.groups import Group, Groups
 from euterpe.store.queue.outbox import Delivery
 from euterpe.store.store import Store
@@ -58,6 +59,39 @@ def test_old_finished_jobs_leave_their_id_and_nothing_else(store: Store, clock: 
     assert store.jobs.get(young).status == "succeeded"
     left = {t.name: count(store, t) for t in (inbox_jobs, job_attempts, job_outbox_events, job_deliveries)}
     assert left == {"inbox_jobs": 1, "job_attempts": 1, "job_outbox_events": 5, "job_deliveries": 0}
+
+
+def test_a_pruned_job_keeps_its_source_ref(store: Store, clock: SettableClock) -> None:
+    run_job(store, spec=QUIET, source_ref="bullmq:bull:videos:1")
+    clock.advance(DAY_MS + 1)
+    assert prune(store) == 1
+    with pytest.raises(DuplicateSource, match="videos:1"):
+        enqueue(store, source_ref="bullmq:bull:videos:1")
+    assert count(store, inbox_jobs) == 0
+    with pytest.raises(Pruned):
+        store.jobs.of_source("bullmq:bull:videos:1")
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_source_ref_that_is_being_pruned_makes_no_second_job(store: Store, clock: SettableClock) -> None:
+    """The insert waits for the prune, whose deleted row no longer occupies the unique index."""
+    run_job(store, spec=QUIET, source_ref="bullmq:bull:videos:1")
+    clock.advance(DAY_MS + 1)
+    again: list[Future[Any]] = []
+    waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+
+    def enqueue_again(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("INSERT INTO pruned_jobs"):
+            again.append(pool.submit(enqueue, store, source_ref="bullmq:bull:videos:1"))
+            while not connection.execute(waiting).scalar_one():
+                pass
+
+    with ThreadPoolExecutor(1) as pool:
+        sa.event.listen(store.database.engines.write, "after_cursor_execute", enqueue_again)
+        assert prune(store) == 1
+        with pytest.raises(DuplicateSource):
+            again[0].result(60)
+    assert count(store, inbox_jobs) == 0
 
 
 def test_unfinished_jobs_and_undelivered_events_are_kept(store: Store, clock: SettableClock) -> None:

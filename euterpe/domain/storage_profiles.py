@@ -1,0 +1,55 @@
+"""Storage profiles: credentials that the operator keeps, and that a job names instead of sending its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from euterpe.domain.credentials import Side, StorageCredentials, credentials_mismatch
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.locations import scheme_of
+from euterpe.domain.spec import JobSpec
+from euterpe.domain.watermark_urls import opened_urls
+
+_NOT_ALLOWED = "must be a storage profile that the operator lets you use"
+
+
+@dataclass(frozen=True)
+class StorageProfile:
+    """Credentials with the names of the requesters that may use them.
+
+    `prefixes` are the beginnings of the URLs that may be used with them. Without any, the credentials alone
+    decide what may be read and written.
+    """
+
+    credentials: StorageCredentials = field(repr=False)
+    requesters: frozenset[str]
+    prefixes: tuple[str, ...] = ()
+
+    def allows(self, url: str) -> bool:
+        return not self.prefixes or url.startswith(self.prefixes)
+
+
+StorageProfiles = Mapping[str, StorageProfile]
+
+
+def with_stored_credentials(spec: JobSpec, requester: str, profiles: StorageProfiles) -> JobSpec:
+    """Return the spec with the credentials of the storage profile that it names, if it names one.
+
+    Raise `InvalidSpec` if the requester may not use the profile. The error does not tell whether there is
+    such a profile.
+    """
+    if spec.storage is None:
+        return spec
+    profile = profiles.get(spec.storage)
+    if profile is None or requester not in profile.requesters:
+        raise InvalidSpec((FieldError(("storage",), _NOT_ALLOWED),))
+    sides: dict[Side, str] = {"source": spec.source.scheme, "output": spec.output.scheme}
+    if problem := credentials_mismatch(profile.credentials, sides):
+        raise InvalidSpec((FieldError(("storage",), problem),))
+    outside = tuple(
+        FieldError(loc, f"must begin with one of {', '.join(profile.prefixes)}")
+        for loc, url in opened_urls(spec)
+        if scheme_of(url) == profile.credentials.type and not profile.allows(url)
+    )
+    if outside:
+        raise InvalidSpec(outside)
+    return spec.model_copy(update={"credentials": profile.credentials})

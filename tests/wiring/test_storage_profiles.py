@@ -1,0 +1,80 @@
+"""The tables `[storage.NAME]` of `euterpe.toml`: read at start, and refused with every error in them."""
+
+from pathlib import Path
+
+import pytest
+
+from euterpe.settings import SettingsError, load
+from euterpe.wiring.storage_profiles import load_storage_profiles
+
+ENVIRON = {"MAIN_KEY": "AKIA", "MAIN_SECRET": "s3cret", "EMPTY": ""}
+MAIN = """
+storage_endpoints = ["https://minio.internal:9000"]
+[storage.main]
+type = "s3"
+endpoint = "https://minio.internal:9000"
+access_key_id_env = "MAIN_KEY"
+secret_access_key_env = "MAIN_SECRET"
+requesters = ["newsroom"]
+prefixes = ["s3://media-in/", "s3://media-out/"]
+"""
+
+
+def problems(text: str) -> list[str]:
+    Path("euterpe.toml").write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        load_storage_profiles(load(), ENVIRON)
+    assert "s3cret" not in str(refused.value)
+    return [line.removeprefix("euterpe.toml: ") for line in str(refused.value).splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_table_becomes_a_profile_with_secrets_of_the_environment() -> None:
+    Path("euterpe.toml").write_text(MAIN)
+    main = load_storage_profiles(load(), ENVIRON)["main"]
+    assert main.requesters == {"newsroom"}
+    assert main.prefixes == ("s3://media-in/", "s3://media-out/")
+    assert main.credentials.type == "s3"
+    assert main.credentials.secret_access_key.get_secret_value() == "s3cret"
+    assert "s3cret" not in repr(main)
+
+
+def test_every_error_of_every_table_is_named() -> None:
+    wrong = """
+[storage.Main]
+type = "s3"
+access_key_id_env = "MISSING"
+secret_access_key_env = "EMPTY"
+requesters = []
+prefixes = ["s3://media", "https://media/"]
+[storage.other]
+type = "gs"
+requesters = ["newsroom"]
+secret = "s3cret"
+"""
+    assert problems(wrong) == [
+        "storage.Main: the name must be 1 to 64 characters of a-z, 0-9, '.', '_' and '-', the first a letter "
+        "or a digit",
+        "storage.Main: requesters must be a list of texts with at least one",
+        "storage.Main: prefixes must be URLs of object storage that end with /, like s3://media/in/",
+        "storage.Main: access_key_id_env must name an environment variable that is set",
+        "storage.Main: secret_access_key_env must name an environment variable that is set",
+        "storage.other: give either service_account_json or access_token, and not both",
+        "storage.other: secret is not a known field",
+    ]
+
+
+def test_an_endpoint_that_workers_would_refuse_is_an_error_at_start() -> None:
+    assert problems(MAIN.replace("storage_endpoints", "worker_queues")[1:].split("\n", 1)[1]) == [
+        "storage.main: endpoint must be one of EUTERPE_STORAGE_ENDPOINTS, on the workers, too"
+    ]
+
+
+def test_the_environment_has_no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_STORAGE", '{"main": {}}')
+    with pytest.raises(SettingsError, match=r"EUTERPE_STORAGE must be a table in euterpe\.toml"):
+        load()
