@@ -187,3 +187,22 @@ def test_many_streams_cost_no_long_transaction(store: Store) -> None:
     store.inbox.claim_for(requests)
     took = time.monotonic() - began
     assert took < 0.2, f"one claim of 64 workers with 100 streams each held the write lock for {took:.2f} s"
+
+
+def test_one_worker_that_lacks_a_folder_does_not_fail_a_job_that_another_could_run(
+    store: Store, worker: ContractWorker, clock: SettableClock
+) -> None:
+    """The capable worker is busy for 90 minutes. "No worker could run the job" is not true."""
+    (job_id,) = enqueue(store)
+    reason = {"code": "storage_root_missing", "message": "no such root", "retryable": True}
+    for _ in range(120):
+        clock.advance(60_000)
+        store.inbox.sweep()
+        claimed = worker.claim(max_wait_ms=0)
+        if not claimed["claimed"]:
+            continue
+        answer = worker.ok("release", **message(claimed), reason=reason)
+        if answer["dlq"]:
+            break
+    row = store.jobs.get(job_id)
+    assert row.status == "queued", (row.status, row.last_error)
