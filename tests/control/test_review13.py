@@ -136,3 +136,23 @@ def test_a_batch_of_beats_asks_an_absent_key_provider_once(store: Store) -> None
     finally:
         reports.stop()
     assert reads[0] <= 2, f"{reads[0]} reads of the keys for 100 beats"
+
+
+def test_two_copies_of_a_refresh_call_the_requester_once(store: Store) -> None:
+    """docs/contract-workers.md: each call may be repeated. The budget is three calls."""
+    from euterpe.control.leased_secrets import LeasedSecrets
+    from euterpe.control.refresher import Refresher
+    from euterpe.domain.spec import parse_spec
+    from euterpe.net.egress import Egress
+    from euterpe.net.policy import EgressPolicy
+    from euterpe.store.queue.attempt_answers import AttemptKey
+
+    owner = store.requesters.create("studio").requester_id
+    store.submit(parse_spec({**SPEC, "refresh_url": "https://127.0.0.1:1/r"}), owner).result()
+    (job,) = store.inbox.claim("w1", 1)
+    key = AttemptKey(job.job_id, job.attempt_id, job.claim_version)
+    with Egress(EgressPolicy(("127.0.0.1:1",))) as egress:
+        refresher = Refresher(store, egress, max_refreshes=3)
+        secrets = LeasedSecrets(store, refresher, lease_ms=60_000, max_refreshes=3)
+        answers = [secrets.refresh(key, 1, "forbidden") for _ in range(4)]
+    assert store.jobs.get(job.job_id).refresh_count == 1, answers
