@@ -156,3 +156,17 @@ def test_two_copies_of_a_refresh_call_the_requester_once(store: Store) -> None:
         secrets = LeasedSecrets(store, refresher, lease_ms=60_000, max_refreshes=3)
         answers = [secrets.refresh(key, 1, "forbidden") for _ in range(4)]
     assert store.jobs.get(job.job_id).refresh_count == 1, answers
+
+
+def test_a_token_of_a_key_that_was_added_half_a_second_ago_is_not_refused_for_good() -> None:
+    """403 invalid_lease_token ends the attempt. `_MISSES_EVERY_S` hides a new key for a second."""
+    now, rows = [0.0], [[LeaseKey("k1", b"x" * 32)]]
+    here = LeaseTokens(lambda: rows[0], clock=lambda: now[0])
+    there = LeaseTokens(lambda: rows[0], clock=lambda: now[0])
+    claim = LeaseClaim(new_id(), new_id(), 1)
+    here.mint(claim, "p")  # reads the keys
+    now[0] = 0.1
+    rows[0] = [LeaseKey("k2", b"y" * 32), *rows[0]]
+    now[0] = 0.5
+    token = there.mint(claim, "p")
+    assert here.verify(token, "p", job_id=claim.job_id) == claim
