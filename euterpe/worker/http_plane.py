@@ -30,10 +30,12 @@ from euterpe.worker.remote.beat_sender import BeatSender
 from euterpe.worker.remote.claim_poll import ClaimedAt, ClaimPoll
 from euterpe.worker.remote.held_lease import Clock, HeldLease, boot_clock
 from euterpe.worker.remote.server_connection import ServerConnection
-from euterpe.worker.remote.server_errors import AttemptOver
+from euterpe.worker.remote.server_errors import AttemptOver, ServerUnavailable
 
 _log = structlog.get_logger(__name__)
 R = TypeVar("R")
+# How many heartbeats may be answered too late before a proof of the claim is given up for now.
+_PROOFS = 2
 
 
 class HttpPlane:
@@ -102,9 +104,15 @@ class HttpPlane:
         heartbeat is sent first.
         """
         held = _held(job)
-        if refers or not held.may_publish(self._clock()):
+        if not refers and held.may_publish(self._clock()):
+            return True
+        for _ in range(_PROOFS):
             self._beats.send([(held, None)])
-        return not held.is_lost
+            # The proof is the time since the heartbeat was sent, and its answer may come late. The machine
+            # may have been suspended meanwhile, which no time limit of the request counts.
+            if held.is_lost or held.may_publish(self._clock()):
+                return not held.is_lost
+        raise ServerUnavailable("the answers to heartbeats come too late to publish a file")
 
     def holds_until(self, job: LeasedJob) -> float:
         """Return the time until which no other worker can own the job, by the clock of this control plane."""

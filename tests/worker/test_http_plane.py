@@ -219,6 +219,50 @@ def test_attempts_outlive_an_outage_that_is_longer_than_a_lease(
     assert plane.holds_until(job) == clock.now + 60
 
 
+@pytest.mark.parametrize("refers", [False, True])
+def test_a_beat_that_was_answered_before_a_suspension_proves_nothing_after_it(
+    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock, *, refers: bool
+) -> None:
+    """`boot_clock` counts the suspension; `asyncio.timeout` uses the monotonic clock, which does not."""
+
+    def suspended_for_an_hour(request: Any) -> Reply:
+        clock.now += 3600
+        return beats(request)
+
+    clock.now += 50
+    server.script(suspended_for_an_hour, beats)
+    assert plane.prove(job, refers=refers)
+    assert len(server.requests) == 3  # the claim, and two heartbeats
+    assert plane.holds_until(job) == clock.now + 60
+
+
+def test_a_slow_beat_that_leaves_no_margin_proves_nothing(
+    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
+) -> None:
+    """After the beat, as before it, a file must not be published in the last ten seconds of the proof."""
+
+    def slowly(request: Any) -> Reply:
+        clock.now += 55
+        return beats(request)
+
+    clock.now += 50
+    server.script(slowly, beats)
+    assert plane.prove(job, refers=False)
+    assert plane.holds_until(job) > clock.now + 10
+
+
+def test_heartbeats_that_are_all_answered_too_late_prove_nothing(
+    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
+) -> None:
+    def slowly(request: Any) -> Reply:
+        clock.now += 55
+        return beats(request)
+
+    server.script(slowly, slowly)
+    with pytest.raises(Unavailable, match="too late"):
+        plane.prove(job, refers=True)
+
+
 def test_a_beat_that_is_not_answered_for_each_job_is_an_outage(
     plane: HttpPlane, server: Server, job: LeasedJob
 ) -> None:

@@ -29,39 +29,6 @@ def job(plane: HttpPlane, server: Server) -> LeasedJob:
     return claimed
 
 
-@pytest.mark.parametrize("refers", [False, True])
-def test_a_beat_that_was_answered_before_a_suspension_proves_nothing_after_it(
-    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock, *, refers: bool
-) -> None:
-    """`boot_clock` counts the suspension; `asyncio.timeout` uses the monotonic clock, which does not."""
-
-    def suspended_for_an_hour(request: Any) -> Reply:
-        clock.now += 3600
-        return beats(request)
-
-    clock.now += 50
-    server.script(suspended_for_an_hour, beats)
-    proven = plane.prove(job, refers=refers)
-    assert not proven or plane.holds_until(job) > clock.now, (
-        f"proven, but the lease has surely held only until {plane.holds_until(job) - clock.now:g} s ago"
-    )
-
-
-def test_a_slow_beat_that_leaves_no_margin_proves_nothing(
-    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
-) -> None:
-    """After the beat, as before it, a file must not be published in the last ten seconds of the proof."""
-
-    def slowly(request: Any) -> Reply:
-        clock.now += 55
-        return beats(request)
-
-    clock.now += 50
-    server.script(slowly, beats)
-    assert plane.prove(job, refers=False)
-    assert plane.holds_until(job) - clock.now > 10, plane.holds_until(job) - clock.now
-
-
 def test_a_key_provider_that_is_away_slows_claims_down(plane: HttpPlane, server: Server) -> None:
     """503 key_provider_unavailable on a claim is an outage of the server, as any other 503."""
     server.script(problem(503, "key_provider_unavailable"))
