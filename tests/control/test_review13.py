@@ -128,7 +128,8 @@ def test_a_batch_of_beats_asks_an_absent_key_provider_once(store: Store) -> None
     try:
         token = "elt1.k." + "A" * 54 + "." + "A" * 22
         beats = [
-            reports.heartbeat(LeaseProof("p", new_id(), token), progress=None, timings=None) for _ in range(100)
+            reports.heartbeat(LeaseProof("p", new_id(), token), progress=None, timings=None)
+            for _ in range(100)
         ]
         for beat in beats:
             with pytest.raises(KeyProviderUnavailable):

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from euterpe.domain.leased_job import Heartbeat, LeasedJob, Unavailable
+from euterpe.domain.leased_job import LeasedJob, Unavailable
 from euterpe.worker.http_plane import HttpPlane
 from euterpe.worker.remote.server_connection import ServerConnection
-from tests.client.scripted_server import Reply, Server, problem
-from tests.worker.remote.answers import JOB, beats, jobs
+from tests.client.scripted_server import Server, problem
+from tests.worker.remote.answers import JOB, jobs
 from tests.worker.remote.conftest import Clock, api_key, clock, connection, server
 
 __all__ = ["api_key", "clock", "connection", "server"]
@@ -42,12 +42,12 @@ def test_the_wall_clock_of_a_worker_costs_no_refresh(
     """A worker whose clock is an hour fast calls the requester for credentials that hold for half an hour."""
     import time
 
+    from euterpe.domain.spec import parse_spec
     from euterpe.domain.units import iso
     from euterpe.store.store import Store
     from euterpe.worker import credentials as module
     from euterpe.worker.attempt_control import AttemptControl
     from euterpe.worker.credentials import CredentialAccess
-    from euterpe.domain.spec import parse_spec
     from tests.store.jobs import SPEC
     from tests.worker.job_secrets import CREDENTIALS
     from tests.worker.planes import claim_leased, store_plane
@@ -56,7 +56,10 @@ def test_the_wall_clock_of_a_worker_costs_no_refresh(
     with Store(url, ring, sweep_every_ms=0) as store, store_plane(store) as plane:
         expires_at = iso(int(time.time() * 1000) + 30 * 60_000)
         owner = store.requesters.create("studio").requester_id
-        given = {"credentials": {**CREDENTIALS, "expires_at": expires_at}, "refresh_url": "https://127.0.0.1:1/r"}
+        given = {
+            "credentials": {**CREDENTIALS, "expires_at": expires_at},
+            "refresh_url": "https://127.0.0.1:1/r",
+        }
         store.submit(parse_spec({**SPEC, **given}), owner).result()
         leased = claim_leased(store)
         access = CredentialAccess(plane, AttemptControl(leased, 60))
@@ -64,17 +67,3 @@ def test_the_wall_clock_of_a_worker_costs_no_refresh(
             fast.setattr(module.time, "time", lambda: true_time() + 3600)
             access.on("output", lambda *_: None)
         assert store.jobs.get(leased.job_id).refresh_count == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:1"), ("HTTPS_PROXY", "ftp://x"), ("SSL_CERT_FILE", "/nope")]
-)
-def test_a_setting_of_the_environment_that_is_not_usable_is_named(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    from euterpe.crypto import apikeys
-    from euterpe.worker.remote.server_settings import ServerSettings, ServerSettingsError
-
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ServerSettingsError, match=name):
-        ServerConnection(ServerSettings("https://e.example", apikeys.mint().plaintext), connections=1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -18,14 +19,13 @@ from euterpe.control.reported_attempts import AttemptRefused
 from euterpe.domain.leased_job import ProgressFigures
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.domain.units import iso
-from euterpe.store.checks import WEEK_MS
+from euterpe.store.checks import REPORTED_LIMIT, WEEK_MS
 from euterpe.store.queue.attempt_answers import EndAnswer
 from euterpe.store.queue.inbox import ExtendedLease
 
 MAX_LEASES = 1_000
 MAX_RESULT = 262_144
 STATUSES = tuple(status.value for status in IN_PROGRESS[1:])
-_MOST = 1e9 - 1
 _RESULT_FIELDS = ("outputs", "timings", "source_info", "warnings")
 _MOST_LISTED = 100_000
 
@@ -172,9 +172,18 @@ def _shielded(answer: "Future[Any]") -> "Future[None]":
 def _progress(fields: RequestFields) -> tuple[ProgressFigures | None, dict[str, Any] | None]:
     """Return the progress and the timings of a heartbeat."""
     percent = fields.number("progress", 0, 100)
-    eta, speed = fields.number("eta_seconds", 0, _MOST), fields.number("speed", 0, _MOST)
+    eta, speed = _figure(fields, "eta_seconds"), _figure(fields, "speed")
     progress = None if percent is None else ProgressFigures(percent, eta, speed)
     return progress, fields.mapping("timings")
+
+
+def _figure(fields: RequestFields, name: str) -> float | None:
+    """Return a figure of ffmpeg, or None if it is too large.
+
+    A compromised ffmpeg chooses this figure. To refuse the heartbeat would end the leases of other jobs.
+    """
+    value = fields.number(name, 0, sys.float_info.max)
+    return value if value is not None and value < REPORTED_LIMIT else None
 
 
 def _check_lease(fields: RequestFields) -> None:

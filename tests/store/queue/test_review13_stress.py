@@ -10,7 +10,13 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.leased_job import ProgressFigures
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
-from euterpe.store.queue.attempt_answers import AttemptKey, Completion, EndAnswer, FailedAttempt, ReleasedAttempt
+from euterpe.store.queue.attempt_answers import (
+    AttemptKey,
+    Completion,
+    EndAnswer,
+    FailedAttempt,
+    ReleasedAttempt,
+)
 from euterpe.store.queue.attempt_reports import ReportedHeartbeat, ReportedStatus
 from euterpe.store.queue.claims import ClaimRequest
 from euterpe.store.store import Store
@@ -49,6 +55,7 @@ def test_all_reports_of_the_same_attempts_at_once(url: str, ring: object) -> Non
                     except BaseException as error:
                         errors.append(error)
                     time.sleep(0.002)
+
             return threading.Thread(target=run)
 
         def claim() -> None:
@@ -64,7 +71,12 @@ def test_all_reports_of_the_same_attempts_at_once(url: str, ring: object) -> Non
             if keys := some():
                 store.attempt_reports.heartbeat(
                     [
-                        ReportedHeartbeat(key=k, lease_ms=100, progress=ProgressFigures(random.random() * 100), timings={"a": 1})
+                        ReportedHeartbeat(
+                            key=k,
+                            lease_ms=100,
+                            progress=ProgressFigures(random.random() * 100),
+                            timings={"a": 1},
+                        )
                         for k in keys
                     ]
                 )
@@ -73,7 +85,13 @@ def test_all_reports_of_the_same_attempts_at_once(url: str, ring: object) -> Non
             if keys := some():
                 store.attempt_reports.advance(
                     [
-                        ReportedStatus(key=k, status=random.choice([JobStatus.FETCHING, JobStatus.PROCESSING, JobStatus.UPLOADING]), lease_ms=100)
+                        ReportedStatus(
+                            key=k,
+                            status=random.choice(
+                                [JobStatus.FETCHING, JobStatus.PROCESSING, JobStatus.UPLOADING]
+                            ),
+                            lease_ms=100,
+                        )
                         for k in keys
                     ]
                 )
