@@ -25,28 +25,6 @@ LONG_MS = 40 * 24 * 3600 * 1000
 PUBLIC_KEY = public_key_text(new_private_key())
 
 
-@pytest.mark.parametrize(
-    "reason", ["internal_error", "source_not_found", "a_code_of_my_own", "disk_full", None]
-)
-def test_releases_are_bounded(
-    store: Store, worker: ContractWorker, clock: SettableClock, reason: str | None
-) -> None:
-    """A worker that releases each job of a requester keeps it from running, and is never charged."""
-    (job_id,) = enqueue(store)
-    for _ in range(60):
-        clock.advance(LONG_MS)
-        store.inbox.sweep()
-        claimed = worker.claim()
-        if not claimed["claimed"]:
-            return
-        fields = {} if reason is None else {"reason": {"code": reason, "message": "no"}}
-        answer = worker.ok("release", **message(claimed), **fields)
-        if answer["charged"]:
-            return
-    row = store.jobs.get(job_id)
-    pytest.fail(f"60 claims in 6 years, {row.attempt_count} attempts charged, status {row.status}")
-
-
 def test_a_claim_whose_answer_cannot_be_made_costs_no_attempt(
     store: Store, worker: ContractWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,22 +132,3 @@ def test_many_streams_cost_no_long_transaction(store: Store) -> None:
     store.inbox.claim_for(requests)
     took = time.monotonic() - began
     assert took < 0.2, f"one claim of 64 workers with 100 streams each held the write lock for {took:.2f} s"
-
-
-def test_one_worker_that_lacks_a_folder_does_not_fail_a_job_that_another_could_run(
-    store: Store, worker: ContractWorker, clock: SettableClock
-) -> None:
-    """The capable worker is busy for 90 minutes. "No worker could run the job" is not true."""
-    (job_id,) = enqueue(store)
-    reason = {"code": "storage_root_missing", "message": "no such root", "retryable": True}
-    for _ in range(120):
-        clock.advance(60_000)
-        store.inbox.sweep()
-        claimed = worker.claim(max_wait_ms=0)
-        if not claimed["claimed"]:
-            continue
-        answer = worker.ok("release", **message(claimed), reason=reason)
-        if answer["dlq"]:
-            break
-    row = store.jobs.get(job_id)
-    assert row.status == "queued", (row.status, row.last_error)
