@@ -119,8 +119,11 @@ def credentials(worker_id: str, lease: Lease, public_key: str) -> ApiRequest:
     return _post("credentials", values, _END_S)
 
 
-def refresh(worker_id: str, lease: Lease, credential_version: int, reason: str) -> ApiRequest:
-    values = {"credential_version": credential_version, "reason": reason}
+def refresh(
+    worker_id: str, lease: Lease, credential_version: int, reason: str, refresh_id: str
+) -> ApiRequest:
+    """Return the request for newer credentials. Copies of it, with the same `refresh_id`, count as one."""
+    values = {"credential_version": credential_version, "reason": reason, "refresh_id": refresh_id}
     return _post("refresh", {"worker_id": worker_id, **lease.attempt, **values}, _REFRESH_S)
 
 

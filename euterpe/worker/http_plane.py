@@ -1,9 +1,10 @@
 """The control plane of a remote worker, over HTTP (`docs/contract-workers.md`)."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import structlog
 
@@ -52,8 +53,10 @@ class HttpPlane:
         queues: Sequence[str] = ("default",),
         clock: Clock = boot_clock,
         claims: ClaimPoll | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection, self._worker_id, self._clock = connection, worker_id, clock
+        self._wall_clock = wall_clock
         self._claims = claims or ClaimPoll(connection, worker_id, queues, clock=clock)
         self._private_key = new_private_key()
         self._public_key = public_key_text(self._private_key)
@@ -153,6 +156,7 @@ class HttpPlane:
     def secrets(self, job: LeasedJob) -> JobSecrets:
         call = worker_calls.credentials(self._worker_id, _lease(job), self._public_key)
         sealed = self._ask(job, call, worker_answers.sealed_secrets)
+        ahead_s = 0.0 if sealed.answered_at is None else self._wall_clock() - sealed.answered_at
         info = credentials_info(job.job_id, job.attempt_id, sealed.credential_version)
         try:
             secrets = worker_answers.opened_secrets(open_with(self._private_key, sealed.ciphertext, info))
@@ -161,10 +165,12 @@ class HttpPlane:
             # server changed the public key or the answer.
             _log.error("handover_failed", job_id=job.job_id, error=str(error))
             raise KeyProviderUnavailable(str(error)) from None
-        return JobSecrets(sealed.credential_version, secrets.storage, secrets.hls_keys)
+        return JobSecrets(sealed.credential_version, secrets.storage, secrets.hls_keys, ahead_s)
 
     def refresh(self, job: LeasedJob, credential_version: int, reason: RefreshReason) -> RefreshResult:
-        call = worker_calls.refresh(self._worker_id, _lease(job), credential_version, reason)
+        call = worker_calls.refresh(
+            self._worker_id, _lease(job), credential_version, reason, refresh_id=str(uuid4())
+        )
         answer = self._ask(job, call, worker_answers.refreshed)
         if answer.advanced or answer.credential_version > credential_version:
             return RefreshResult.ADVANCED

@@ -1,5 +1,6 @@
 import base64
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -471,6 +472,14 @@ def test_sealed_secrets_are_opened(plane: HttpPlane, server: Server, job: Leased
     secrets = plane.secrets(job)
     assert (secrets.credential_version, secrets.storage) == (3, b"secret part")
     assert secrets.hls_keys == {"hls": bytes(16)}
+
+
+def test_the_clock_of_the_server_is_compared_with_that_of_the_worker(
+    connection: ServerConnection, server: Server, job: LeasedJob
+) -> None:
+    fast = HttpPlane(connection, worker_id="w-1", wall_clock=lambda: time.time() + 3600)
+    server.script(lambda request: sealed(request, {"storage": None, "hls_keys": {}}))
+    assert 3590 < fast.secrets(job).clock_ahead_s < 3610
 
 
 def test_a_job_without_secrets_has_none(plane: HttpPlane, server: Server, job: LeasedJob) -> None:
