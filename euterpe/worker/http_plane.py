@@ -101,7 +101,7 @@ class HttpPlane:
         """
         held = _held(job)
         if refers or not held.may_publish(self._clock()):
-            self._beats.send([(held, None)])
+            self._beats.send([(held, None)], is_urgent=True)
         return not held.is_lost
 
     def holds_until(self, job: LeasedJob) -> float:

@@ -17,7 +17,8 @@ OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4", "size_bytes": 1}]
 
 
 def claim_as(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob:
-    ((job,),) = store.inbox.claim_for([ClaimRequest(worker_id, 1, **options)])
+    (result,) = store.inbox.claim_for([ClaimRequest(worker_id, 1, **options)])
+    (job,) = result.jobs
     return job
 
 

@@ -191,12 +191,18 @@ def _reports() -> dict[str, Schema]:
         "WorkerHeartbeat": {
             **object_of(
                 "The heartbeat of one job, or of several under `leases`.",
-                optional=("leases", *one, *progress),
+                optional=("leases", "urgent", *one, *progress),
                 **_worker(),
                 **{name: _maybe_of(node) for name, node in one.items()},
                 **progress,
                 leases=_maybe(
                     "The jobs of the worker.", [], "array", items=ref("WorkerLease"), maxItems=MAX_LEASES
+                ),
+                urgent=_maybe(
+                    "Whether the job waits for the answer. Other heartbeats wait up to 0.15 s, to be written "
+                    "together.",
+                    False,
+                    "boolean",
                 ),
             ),
             "anyOf": [{"required": ["leases"]}, {"required": list(one)}],

@@ -21,7 +21,7 @@ from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.queue.attempt_answers import AttemptKey
-from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, Claims
+from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, ClaimResult, Claims
 from euterpe.store.queue.failures import FAILURE_COLUMNS, FailureWriter
 from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.lanes import lane_is
@@ -97,31 +97,30 @@ class Inbox:
         request = ClaimRequest(worker_id, limit, queues, lease_ms)
         claimed = self._sweep_timer.claim_with_sweep(
             lambda: self._database.claim_in_batches(
-                limit, lambda part: self._claims.take([replace(request, limit=part)])[0]
+                limit, lambda part: self._claims.take([replace(request, limit=part)])[0].jobs
             )
         )
         self.shares.make_queues()
         return claimed
 
-    def claim_for(self, requests: Sequence[ClaimRequest]) -> list[list[ClaimedJob]]:
+    def claim_for(
+        self, requests: Sequence[ClaimRequest], unsure: Sequence[ClaimRequest] = ()
+    ) -> list[ClaimResult]:
         """Claim jobs for several workers in one transaction; return the jobs of each request, in order.
 
         One call claims at most `read_limit` jobs of the engine, so a request may get fewer jobs than there
-        are. A repeated `claim_id` gets its jobs again.
+        are. A repeated `claim_id` gets its jobs again. The requests in `unsure` get no other jobs; their
+        results follow those of `requests`.
         """
-        answers: list[list[ClaimedJob]] = []
+        results: list[ClaimResult] = []
 
         def claim() -> list[ClaimedJob]:
-            answers[:] = self._claims.take(requests)
-            return [job for jobs in answers for job in jobs]
+            results[:] = self._claims.take(requests, unsure)
+            return [job for result in results for job in result.jobs]
 
         self._sweep_timer.claim_with_sweep(claim)
         self.shares.make_queues()
-        return answers
-
-    def repeated(self, claim_ids: Sequence[str]) -> frozenset[str]:
-        """Return those ids under which a claim was carried out before, so that its answer was lost."""
-        return self._claims.repeated(claim_ids)
+        return results
 
     def held_by(self, claim_id: str) -> list[AttemptKey]:
         """Return the open attempts that this claim began."""
@@ -135,22 +134,32 @@ class Inbox:
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
         """Promote due jobs, revoke expired leases and admit capped jobs; return the number of these jobs."""
-        admission = self._transitions.admission
-        with self._database.transaction() as connection:
-            due = admission.promote_due(connection, limit)
-        # Use three transactions. A single transaction would lock jobs after it has locked shares, and would
-        # lock groups in two rounds, so not in sorted order. It could deadlock with a transaction that locks
-        # jobs before shares.
-        expired = self._revoke_expired(limit) if self._monotonic() >= self._revokes_from else 0
-        with self._database.transaction() as connection:
-            admitted = admission.admit_capped(connection, limit)
-        return expired + due + admitted
+        steps: list[Callable[[sa.Connection, int], int | None]] = [
+            self._transitions.admission.admit_capped,
+            self._revoke_expired,
+            self._transitions.admission.promote_due,
+        ]
+        changed = 0
+        while steps:
+            # A step that has locked rows is the last of its transaction. A single transaction would lock
+            # jobs after it has locked shares, and would lock groups in two rounds, so not in sorted order. It
+            # could deadlock with a transaction that locks jobs before shares.
+            with self._database.transaction() as connection:
+                found = None
+                while steps and found is None:
+                    found = steps.pop()(connection, limit)
+            changed += found or 0
+        return changed
 
-    def _revoke_expired(self, limit: int) -> int:
-        with self._database.transaction() as connection:
-            expired = connection.execute(self._expired, {"limit": limit}).all()
-            errors = [lease_expired(row.status) for row in expired]
-            self._failures.write(connection, expired, errors, has_expired=True)
+    def _revoke_expired(self, connection: sa.Connection, limit: int) -> int | None:
+        """Revoke expired leases; return how many. Return None if no row was locked."""
+        if self._monotonic() < self._revokes_from:
+            return None
+        expired = connection.execute(self._expired, {"limit": limit}).all()
+        if not expired:
+            return None
+        errors = [lease_expired(row.status) for row in expired]
+        self._failures.write(connection, expired, errors, has_expired=True)
         return len(expired)
 
     def heartbeat(

@@ -106,7 +106,7 @@ def report_attempts(store: Store) -> None:
     """Send the statements of remote workers."""
     requests = [ClaimRequest(f"remote {n}", 2, claim_id=f"c{n}") for n in range(3)]
     for _ in range(2):
-        jobs = [job for found in store.inbox.claim_for(requests) for job in found]
+        jobs = [job for found in store.inbox.claim_for(requests) for job in found.jobs]
     assert len(jobs) == 6
     store.attempt_reports.heartbeat(
         [ReportedHeartbeat(key=key_of(job), progress=ProgressFigures(5.0), timings={}) for job in jobs]
