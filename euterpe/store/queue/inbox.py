@@ -1,4 +1,4 @@
-"""The worker's side of the inbox: claim, heartbeat, advance, fail, release and sweep jobs."""
+"""The worker's side of the inbox: claim, heartbeat, advance and sweep jobs."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +10,8 @@ import sqlalchemy as sa
 
 from euterpe.domain.retry import (
     Backoff,
-    JobDecision,
-    JobError,
-    canceled,
     lease_expired,
 )
-from euterpe.domain.states import Lane
 from euterpe.store.checks import WEEK_MS, check_count, check_documents
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.engine.database import Database
@@ -24,10 +20,9 @@ from euterpe.store.queue.attempt_answers import AttemptKey
 from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, ClaimResult, Claims
 from euterpe.store.queue.failures import FAILURE_COLUMNS, FailureWriter
 from euterpe.store.queue.job_transitions import JobTransitions
-from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import Extension
 from euterpe.store.queue.sweep import ROWS_PER_SWEEP, SweepTimer
-from euterpe.store.queue.transition import Transition, release_of
+from euterpe.store.queue.transition import Transition
 from euterpe.store.tables import inbox_jobs, job_attempts
 
 __all__ = ["ClaimRequest", "ClaimedJob", "ExtendedLease", "HeartbeatResult", "Inbox"]
@@ -212,44 +207,3 @@ class Inbox:
     def _advance_batch(self, steps: Sequence[Transition]) -> list[bool]:
         held = self.advance(steps)
         return [step.key in held for step in steps]
-
-    def fail(
-        self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, object] | None = None
-    ) -> JobDecision | None:
-        """Requeue, fail or dead-letter the job; return the decision, or None if the claim is stale."""
-        check_documents({"timings": timings})
-        with self._database.transaction() as connection:
-            rows = self._owned(connection, job)
-            decisions = self._failures.write(connection, rows, [error for _ in rows], timings=timings)
-        return decisions[0] if decisions else None
-
-    def release(
-        self,
-        job: ClaimedJob,
-        *,
-        delay_ms: int = 0,
-        reason: JobError | None = None,
-        timings: Mapping[str, object] | None = None,
-    ) -> bool:
-        """Release a job without charging the attempt, because the job was not at fault.
-
-        Return False for a stale claim. `reason` is stored as the job's last error. If the cancel of the job
-        was requested, fail the job instead.
-        """
-        check_count(delay_ms, "delay_ms", 0, WEEK_MS)
-        check_documents({"timings": timings})
-        with self._database.transaction() as connection:
-            rows = self._owned(connection, job)
-            if any(row.cancel_requested_at is not None for row in rows):
-                errors = [canceled(row.status) for row in rows]
-                return bool(self._failures.write(connection, rows, errors, timings=timings))
-            releases = [release_of(row, delay_ms, reason, timings) for row in rows]
-            return bool(self._transitions.apply(connection, releases))
-
-    def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
-        held = sa.select(*FAILURE_COLUMNS).where(
-            _job.job_id == job.job_id,
-            _job.claim_version == job.claim_version,
-            lane_is(inbox_jobs, Lane.LEASED),
-        )
-        return connection.execute(held.with_for_update()).all()

@@ -13,6 +13,7 @@ from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
+from tests.store.attempts import release_job
 from tests.store.jobs import claim_one, enqueue
 
 
@@ -205,7 +206,7 @@ def test_a_cancelled_caller_is_skipped(gate: GatedFlush) -> None:
 def test_single_steps_of_many_jobs_share_commits_and_each_is_fenced(store: Store) -> None:
     enqueue(store, 20)
     jobs = store.inbox.claim("w1", 20)
-    store.inbox.release(jobs[3])
+    release_job(store, jobs[3])
     steps = [
         store.inbox.submit_advance(Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING))
         for job in jobs
