@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from euterpe.domain.credentials import CredentialPair, Side, StorageCredentials
@@ -85,7 +86,7 @@ class StoragePolicy:
         return tuple(self._problems(spec))
 
     def _problems(self, spec: JobSpec) -> Iterator[FieldError]:
-        for loc, url in _urls(spec):
+        for loc, _, url in job_urls(spec):
             if _lacks_credentials(loc, url, spec):
                 yield FieldError(loc, AZURE_ADVICE)
             if scheme_of(url) != "file":
@@ -97,18 +98,28 @@ class StoragePolicy:
                 yield FieldError(loc, NAME_ADVICE)
         if replaces_its_source(spec):
             yield FieldError(("output", "urls" if spec.output.url is None else "url"), OWN_SOURCE_ADVICE)
-        for loc, given in _given(spec):
+        for loc, _, given in given_credentials(spec):
             if not self.allows(given.endpoint):
                 yield FieldError((*loc, "endpoint"), ENDPOINT_ADVICE)
 
 
-def _urls(spec: JobSpec) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield (location in the document, URL) for each URL of the job that is opened with this policy."""
-    yield ("source", "url"), spec.source.url
-    yield ("output", "url"), spec.output.url or ""
+class JobUrl(NamedTuple):
+    """A URL of a job, its place in the document, and the side whose credentials it uses."""
+
+    loc: tuple[str | int, ...]
+    side: Side
+    url: str
+
+
+def job_urls(spec: JobSpec) -> Iterator[JobUrl]:
+    """Yield each URL that the job opens with the storage policy: not the signed URLs of its outputs."""
+    yield JobUrl(("source", "url"), "source", spec.source.url)
+    if spec.output.url is not None:
+        yield JobUrl(("output", "url"), "output", spec.output.url)
     places = {output.name: place for place, output in enumerate(resolve_outputs(spec))}
     for name, url in watermark_urls(spec).items():
-        yield ("profile",) if spec.profile else ("outputs", places[name], "watermark", "source", "url"), url
+        loc = ("profile",) if spec.profile else ("outputs", places[name], "watermark", "source", "url")
+        yield JobUrl(loc, "source", url)
 
 
 def _lacks_credentials(loc: tuple[str | int, ...], url: str, spec: JobSpec) -> bool:
@@ -121,12 +132,20 @@ def _lacks_credentials(loc: tuple[str | int, ...], url: str, spec: JobSpec) -> b
     return is_watermark and scheme_of(url) == "az" and spec.source.scheme != "az"
 
 
-def _given(spec: JobSpec) -> Iterator[tuple[tuple[str, ...], StorageCredentials]]:
-    """Yield (location in the document, credentials) for each of the job's credentials."""
+class GivenCredentials(NamedTuple):
+    """Credentials of a job, their place in the document, and the first side that uses them."""
+
+    loc: tuple[str, ...]
+    side: Side
+    credentials: StorageCredentials
+
+
+def given_credentials(spec: JobSpec) -> Iterator[GivenCredentials]:
+    """Yield each of the job's credentials."""
     if isinstance(spec.credentials, CredentialPair):
         sides: tuple[Side, Side] = ("source", "output")
         for side in sides:
             if given := getattr(spec.credentials, side):
-                yield ("credentials", side), given
+                yield GivenCredentials(("credentials", side), side, given)
     elif spec.credentials is not None:
-        yield ("credentials",), spec.credentials
+        yield GivenCredentials(("credentials",), "source", spec.credentials)

@@ -110,7 +110,7 @@ class HttpPlane:
         if not refers and held.may_publish(self._clock()):
             return True
         for _ in range(_PROOFS):
-            self._beats.send([(held, None)])
+            self._beats.send([(held, None)], is_urgent=True)
             # The proof is the time since the heartbeat was sent, and its answer may come late. The machine
             # may have been suspended meanwhile, which no time limit of the request counts.
             if held.is_lost or held.may_publish(self._clock()):

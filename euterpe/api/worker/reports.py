@@ -38,14 +38,15 @@ class ReportEndpoints:
 
     async def heartbeat(self, call: WorkerCall) -> Answer:
         leases = call.fields.mappings("leases", MAX_LEASES)
+        is_urgent = call.fields.flag("urgent") or False
         if leases is None:
-            beat = self._beat(call.fields, call.requester_id)
+            beat = self._beat(call.fields, call.requester_id, is_urgent=is_urgent)
             call.fields.check()
             return self._held(await asyncio.wrap_future(beat()))
         _check_lease(call.fields)
         _progress(call.fields)
         beats = [
-            self._beat(call.fields.at(number, lease, "leases"), call.requester_id)
+            self._beat(call.fields.at(number, lease, "leases"), call.requester_id, is_urgent=is_urgent)
             for number, lease in enumerate(leases)
         ]
         call.fields.check()
@@ -60,11 +61,15 @@ class ReportEndpoints:
             ],
         }
 
-    def _beat(self, fields: RequestFields, requester_id: str) -> "partial[Future[ExtendedLease]]":
+    def _beat(
+        self, fields: RequestFields, requester_id: str, *, is_urgent: bool
+    ) -> "partial[Future[ExtendedLease]]":
         """Return the call that submits the heartbeat of one lease."""
         proof = proof_of(fields, requester_id, has_attempt=False)
         progress, timings = _progress(fields)
-        return partial(self._reports.heartbeat, proof, progress=progress, timings=timings)
+        return partial(
+            self._reports.heartbeat, proof, progress=progress, timings=timings, is_urgent=is_urgent
+        )
 
     def _lease(self, answer: ExtendedLease | BaseException) -> dict[str, Any]:
         """Return the answer for one of several leases. Raise an error that concerns all leases."""

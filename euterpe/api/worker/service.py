@@ -57,7 +57,6 @@ class RemoteWorkers:
     def start(self) -> None:
         self._desk = ClaimDesk(
             self._store.inbox.claim_for,
-            self._store.inbox.repeated,
             self._store.database.listen(Topic.INBOX),
             most_jobs=self._store.database.engines.read_limit,
             most_waiting=self.settings.most_waiting,

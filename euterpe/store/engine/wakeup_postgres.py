@@ -13,8 +13,8 @@ from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.self_pipe import SelfPipe
 from euterpe.store.engine.wakeup import Topic
 
-# NOTIFY takes a lock that serialises the commits of all processes, for the time of an fsync each. So a process
-# sends at most this many notifications per second in its own transactions, and after a pause up to `_BURST`.
+# NOTIFY takes a lock that serialises the commits of all processes, for the time of an fsync each. So a
+# process sends at most this many notifications per second in its own transactions; after a pause, `_BURST`.
 _IN_TRANSACTIONS_PER_S, _BURST = 150.0, 20.0
 # A separate connection sends one NOTIFY per topic for all other commits of this interval.
 _DEBOUNCE_S = 0.010
