@@ -61,20 +61,20 @@ class LeasedSecrets:
 
     def open(self, key: AttemptKey) -> OpenSecrets:
         """Return the newest secrets of the job. The errors of `euterpe.crypto.errors` may be raised, too."""
-        job = self._held(key)
+        job = self.held(key)
         with _refused_if_stale():
             storage, version = self._store.credentials.open(job)
             return OpenSecrets(key, version, storage, self._store.hls_keys.open(job))
 
     def refresh(self, key: AttemptKey, credential_version: int, reason: RefreshReason) -> Refreshed:
         with _refused_if_stale():
-            result = self._refresher.refresh(self._held(key), credential_version, reason)
-        job = self._held(key)
+            result = self._refresher.refresh(self.held(key), credential_version, reason)
+        return self.refreshed(self.held(key), result)
+
+    def refreshed(self, job: ClaimedJob, result: RefreshResult) -> Refreshed:
+        """Return the result of a refresh of this job, with the calls that are left."""
         left = max(0, self._max_refreshes - job.refresh_count)
         return Refreshed(job.credential_version, result, 0 if result is RefreshResult.REFUSED else left)
-
-    def credential_version(self, key: AttemptKey) -> int:
-        return self._held(key).credential_version
 
     def is_rival(self, key: AttemptKey, other_id: str) -> bool | None:
         """Return whether the other job is unfinished, or succeeded after this attempt began."""
@@ -83,7 +83,8 @@ class LeasedSecrets:
         with _refused_if_stale():
             return self._store.jobs.is_rival(key.job_id, key.claim_version, other_id)
 
-    def _held(self, key: AttemptKey) -> ClaimedJob:
+    def held(self, key: AttemptKey) -> ClaimedJob:
+        """Return the job that the attempt holds."""
         job = self._store.held_jobs.get(key, lease_ms=self._lease_ms)
         if isinstance(job, ReportRefusal):
             raise AttemptRefused(job)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from euterpe.control.lease_tokens import InvalidLeaseToken, LeaseTokens
-from euterpe.domain.errors import EuterpeError, InvalidSpec, InvalidTransition
+from euterpe.control.lease_tokens import LeaseTokens
+from euterpe.domain.errors import EuterpeError
 from euterpe.domain.leased_job import ProgressFigures
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
@@ -69,8 +69,8 @@ _SAYS: Mapping[ReportRefusal, str] = {
 class ReportedAttempts:
     """Record the reports in group commits. Thread-safe; no method waits for the database.
 
-    Each future raises `InvalidLeaseToken`, `AttemptRefused`, `InvalidSpec` for an invalid report, or
-    `StoreUnavailable`.
+    Each future raises `InvalidLeaseToken`, `AttemptRefused`, `InvalidSpec` for an invalid report,
+    `StoreUnavailable`, or an error of `euterpe.crypto.errors` if the lease keys cannot be read.
     """
 
     def __init__(
@@ -165,7 +165,11 @@ class ReportedAttempts:
 def _write(
     write: Callable[[Sequence[T]], Sequence[R | EndRefused | ReportRefusal]], makes: Sequence[Callable[[], T]]
 ) -> list[R | Exception]:
-    """Make and write the reports; return an answer or an error for each. Do not write invalid reports."""
+    """Make and write the reports; return an answer or an error for each.
+
+    Do not write a report that is invalid, or whose token cannot be verified. Such a report must not fail its
+    batch: the group commit would repeat it report by report, and each would ask an absent key provider again.
+    """
     made = [_made_or_refused(make) for make in makes]
     good = [report for report in made if not isinstance(report, Exception)]
     answers = iter(write(good) if good else ())
@@ -175,7 +179,7 @@ def _write(
 def _made_or_refused(make: Callable[[], T]) -> T | Exception:
     try:
         return make()
-    except (InvalidLeaseToken, InvalidSpec, InvalidTransition) as error:
+    except EuterpeError as error:
         return error
 
 

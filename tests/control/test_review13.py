@@ -97,48 +97,6 @@ def test_a_wait_that_ends_during_the_look_is_answered(store: Store) -> None:
         desk.stop()
 
 
-def test_tokens_are_verified_while_the_key_provider_is_away() -> None:
-    """The keys are in memory. Heartbeats must not fail because they are 30 s old."""
-    now, is_away = [0.0], [False]
-
-    def keys() -> Sequence[LeaseKey]:
-        if is_away[0]:
-            raise KeyProviderUnavailable("no answer")
-        return [LeaseKey("k1", b"x" * 32)]
-
-    tokens = LeaseTokens(keys, clock=lambda: now[0])
-    claim = LeaseClaim(new_id(), new_id(), 1)
-    token = tokens.mint(claim, "p")
-    is_away[0], now[0] = True, 31.0
-    assert tokens.verify(token, "p", job_id=claim.job_id) == claim
-
-
-def test_a_batch_of_beats_asks_an_absent_key_provider_once(store: Store) -> None:
-    """The whole batch fails, and then the group commit repeats it item by item: one slow call for each."""
-    from euterpe.control.reported_attempts import LeaseProof, ReportedAttempts
-
-    reads = [0]
-
-    def keys() -> Sequence[LeaseKey]:
-        reads[0] += 1
-        raise KeyProviderUnavailable("no answer")
-
-    reports = ReportedAttempts(store, LeaseTokens(keys), lease_ms=60_000, gather_s=0.3)
-    reports.start()
-    try:
-        token = "elt1.k." + "A" * 54 + "." + "A" * 22
-        beats = [
-            reports.heartbeat(LeaseProof("p", new_id(), token), progress=None, timings=None)
-            for _ in range(100)
-        ]
-        for beat in beats:
-            with pytest.raises(KeyProviderUnavailable):
-                beat.result(20)
-    finally:
-        reports.stop()
-    assert reads[0] <= 2, f"{reads[0]} reads of the keys for 100 beats"
-
-
 def test_two_copies_of_a_refresh_call_the_requester_once(store: Store) -> None:
     """docs/contract-workers.md: each call may be repeated. The budget is three calls."""
     from euterpe.control.leased_secrets import LeasedSecrets

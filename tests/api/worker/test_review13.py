@@ -60,41 +60,6 @@ def test_a_repeated_claim_that_cannot_be_answered_does_not_hold_its_job_for_ever
     assert row.status == "queued", f"{row.status} for {20 * LEASE_MS // 2000} s"
 
 
-@contextmanager
-def hanging_receiver() -> Iterator[int]:
-    """Accept connections, and never answer."""
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
-        yield int(server.getsockname()[1])
-
-
-def test_a_slow_requester_does_not_delay_the_refresh_of_another(store: Store, served: Served) -> None:
-    """`fair`: no requester can delay another, whatever it answers."""
-    with hanging_receiver() as slow, hanging_receiver() as free:
-        policy = EgressPolicy([f"127.0.0.1:{slow}", f"127.0.0.1:{free}"])
-        with serving(store, egress=policy, workers=WorkerSettings(lease_ms=LEASE_MS)) as served:
-            worker = ContractWorker(served, "w-refresh")
-            hostile, victim = served.requester("hostile").id, served.requester("victim").id
-            base = {**{n: v for n, v in MINIMAL.items()}, "credentials": CREDENTIALS}
-            for _ in range(16):
-                store.submit(
-                    parse_spec({**base, "refresh_url": f"https://127.0.0.1:{slow}/r"}), hostile
-                ).result()
-            bad = worker.claim(max_jobs=16)["jobs"]
-            # The victim has newer credentials already, so its refresh needs no call at all.
-            store.submit(parse_spec({**base, "refresh_url": "https://127.0.0.1:1/r"}), victim).result()
-            good = worker.claim()
-            store.credentials.replace(good["job_id"], victim, b"{}")
-            with ThreadPoolExecutor(20) as threads:
-                for job in bad:
-                    threads.submit(
-                        worker.call, "refresh", **lease(job), reason="forbidden", credential_version=1
-                    )
-                time.sleep(1.0)
-                began = time.monotonic()
-                answer = worker.call("refresh", **lease(good), reason="forbidden", credential_version=1)
-                took = time.monotonic() - began
-            assert answer.json()["advanced"], answer.text
-            assert took < 3.0, f"the other requester's refresh took {took:.1f} s"
 
 
 def test_an_outage_of_the_database_longer_than_a_lease_costs_no_attempt(
