@@ -30,7 +30,7 @@ def test_an_absent_key_provider_is_asked_once_for_a_batch(store: Store) -> None:
     job = claim_one(store)
     claim = LeaseClaim(job.job_id, job.attempt_id, job.claim_version)
     proof = LeaseProof("p", job.job_id, LeaseTokens(lambda: [KEY]).mint(claim, "p"))
-    reports = ReportedAttempts(store, LeaseTokens(keys), lease_ms=60_000, gather_s=0.3)
+    reports = ReportedAttempts(store, LeaseTokens(keys), lease_ms=60_000)
     beats = [reports.heartbeat(proof, progress=None, timings=None) for _ in range(100)]
     reports.start()
     try:

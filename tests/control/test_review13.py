@@ -1,13 +1,12 @@
 """Findings of a review of issue 13 in the claim desk. Each test states the wanted behaviour."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import pytest
 
 from euterpe.control.claim_desk import ClaimDesk, DeskTimings
 from euterpe.control.lease_tokens import LeaseClaim, LeaseKey, LeaseTokens
-from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.store.engine.ids import new_id
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.queue.claims import ClaimRequest
@@ -95,26 +94,6 @@ def test_a_wait_that_ends_during_the_look_is_answered(store: Store) -> None:
         del idle
     finally:
         desk.stop()
-
-
-def test_two_copies_of_a_refresh_call_the_requester_once(store: Store) -> None:
-    """docs/contract-workers.md: each call may be repeated. The budget is three calls."""
-    from euterpe.control.leased_secrets import LeasedSecrets
-    from euterpe.control.refresher import Refresher
-    from euterpe.domain.spec import parse_spec
-    from euterpe.net.egress import Egress
-    from euterpe.net.policy import EgressPolicy
-    from euterpe.store.queue.attempt_answers import AttemptKey
-
-    owner = store.requesters.create("studio").requester_id
-    store.submit(parse_spec({**SPEC, "refresh_url": "https://127.0.0.1:1/r"}), owner).result()
-    (job,) = store.inbox.claim("w1", 1)
-    key = AttemptKey(job.job_id, job.attempt_id, job.claim_version)
-    with Egress(EgressPolicy(("127.0.0.1:1",))) as egress:
-        refresher = Refresher(store, egress, max_refreshes=3)
-        secrets = LeasedSecrets(store, refresher, lease_ms=60_000, max_refreshes=3)
-        answers = [secrets.refresh(key, 1, "forbidden") for _ in range(4)]
-    assert store.jobs.get(job.job_id).refresh_count == 1, answers
 
 
 def test_a_token_of_a_key_that_was_added_half_a_second_ago_is_not_refused_for_good() -> None:

@@ -1,7 +1,6 @@
 """Findings of a review of issue 13 in the remote worker. Each test states the wanted behaviour."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 

@@ -13,7 +13,7 @@ from euterpe.api.worker.schema_parts import (
     text_of,
     worker_fields,
 )
-from euterpe.api.worker.secrets import LONGEST_KEY, MAX_WAIT_MS, REASONS
+from euterpe.api.worker.secrets import LONGEST_KEY, LONGEST_REFRESH_ID, MAX_WAIT_MS, REASONS
 from euterpe.domain.json_schema import Schema
 
 _KEY = "hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo"
@@ -49,11 +49,16 @@ def secret_schemas() -> dict[str, Schema]:
         ),
         "WorkerRefreshCall": object_of(
             "The wish for newer credentials.",
-            optional=("attempt_id", "credential_version"),
+            optional=("attempt_id", "credential_version", "refresh_id"),
             **worker_fields(),
             **lease_fields(has_attempt=False),
             **attempt,
             credential_version=maybe("The version that the worker has.", 1, "integer", **version),
+            refresh_id=maybe_text(
+                "Your id of this call. A copy with the same id gets the same answer for a minute.",
+                "7b0e2c1a",
+                LONGEST_REFRESH_ID,
+            ),
             reason=about("Why newer ones are needed.", "forbidden", type="string", enum=list(REASONS)),
         ),
         "WorkerRefreshed": object_of(

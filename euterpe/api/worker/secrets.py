@@ -20,6 +20,7 @@ from euterpe.domain.leased_job import RefreshReason, RefreshResult
 from euterpe.store.queue.claims import ClaimedJob
 
 MAX_WAIT_MS = 30_000
+LONGEST_REFRESH_ID = 128
 LONGEST_KEY = 64
 REASONS = get_args(RefreshReason)
 _MOST_VERSIONS = 2**53
@@ -85,12 +86,14 @@ class SecretEndpoints:
         fields, proof = call.fields, call.proof(has_attempt=False)
         version = fields.whole("credential_version", 0, 0, _MOST_VERSIONS)
         reason = cast(RefreshReason, fields.one_of("reason", REASONS))
+        refresh_id = fields.optional_text("refresh_id", longest=LONGEST_REFRESH_ID)
         fields.check()
         job = await self._held(proof)
         if job.credential_version > version:
             return _refresh_answer(self._secrets.refreshed(job, RefreshResult.ADVANCED))
         refresh = self._workers.refresh_pool.run(
-            lambda: self._secrets.refresh(self._reports.key(proof), version, reason), job.requester_id
+            lambda: self._secrets.refresh(self._reports.key(proof), version, reason, refresh_id=refresh_id),
+            job.requester_id,
         )
         return _refresh_answer(await while_connected(refresh, call.request.receive))
 

@@ -60,8 +60,6 @@ def test_a_repeated_claim_that_cannot_be_answered_does_not_hold_its_job_for_ever
     assert row.status == "queued", f"{row.status} for {20 * LEASE_MS // 2000} s"
 
 
-
-
 def test_an_outage_of_the_database_longer_than_a_lease_costs_no_attempt(
     store: Store, worker: ContractWorker, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
