@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci import media_report
+from ci.figure_tables import section
 from ci.media_parts import copies, hdr, jobs, ladder, quality, stills, threads
 from ci.media_parts.measuring import FFMPEG, Product, product
 from euterpe.bench.figures import Figure
@@ -97,7 +98,7 @@ def main() -> None:
             began, part = time.perf_counter(), PARTS[name]
             figures = part.measure(steps)
             found[part.title] = (part.method, figures)
-            print("\n".join(media_report.section(part.title, part.method, figures)))  # noqa: T201
+            print("\n".join(section(part.title, part.method, figures)))  # noqa: T201
             print(f"({name}: {time.perf_counter() - began:.0f} s)\n", flush=True)  # noqa: T201
     if len(names) == len(PARTS):
         _PAGE.write_text(media_report.render(found, _ffmpeg_version()))

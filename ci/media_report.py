@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from textwrap import fill
 
+from ci.figure_tables import section
 from ci.report import machine, versions
 from euterpe.bench.figures import Figure
 
@@ -31,31 +29,3 @@ def render(found: Mapping[str, tuple[str, Sequence[Figure]]], ffmpeg: str) -> st
     parts = [text for title, (method, figures) in found.items() for text in section(title, method, figures)]
     head = _HEAD.format(machine=machine(), versions=versions(_PACKAGES), ffmpeg=ffmpeg)
     return "\n".join([head, *parts])
-
-
-def section(title: str, method: str, figures: Sequence[Figure]) -> list[str]:
-    """Return the lines of one part."""
-    by_what: dict[str, list[Figure]] = {}
-    for figure in figures:
-        by_what.setdefault(figure.what, []).append(figure)
-    rows = [_row(same) for same in by_what.values()]
-    heads = ["| | Euterpe | bare | ratio | goal | |", "|---|---:|---:|---:|---:|---|"]
-    return [f"## {title}", "", fill(method, 118), "", *heads, *rows, ""]
-
-
-def _row(same: Sequence[Figure]) -> str:
-    value = statistics.median(figure.value for figure in same)
-    bares = [figure.bare for figure in same if figure.bare is not None]
-    ratios = [figure.ratio for figure in same if figure.ratio is not None]
-    ratio = statistics.median(ratios) if ratios else None
-    first = same[0]
-    is_met = replace(first, value=value if ratio is None else ratio, bare=None).is_met
-    cells = (
-        first.what,
-        f"{value:,.2f} {first.unit}",
-        f"{statistics.median(bares):,.2f}" if bares else "",
-        "" if ratio is None else f"{ratio:.2f} ×",
-        first.target,
-        "" if not first.target else "met" if is_met else "**missed**",
-    )
-    return f"| {' | '.join(cells)} |"

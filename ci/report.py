@@ -6,11 +6,11 @@ import platform
 import sqlite3
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ci.figure_tables import table
 from euterpe.bench.figures import Figure
 
 BATCHES = (25, 100, 250)
@@ -227,32 +227,7 @@ def render_analytics(found: Mapping[str, Sequence[Figure]]) -> str:
 
 
 def _tables(found: Mapping[str, Sequence[Figure]]) -> list[str]:
-    lines = []
-    for where, figures in found.items():
-        lines += ["", f"| {where} | Euterpe | bare | ratio | target | |", "|---|---:|---:|---:|---:|---|"]
-        by_what: dict[str, list[Figure]] = {}
-        for figure in figures:
-            by_what.setdefault(figure.what, []).append(figure)
-        lines += [_row(same) for same in by_what.values()]
-    return lines
-
-
-def _row(same: Sequence[Figure]) -> str:
-    value = statistics.median(figure.value for figure in same)
-    bares = [figure.bare for figure in same if figure.bare is not None]
-    ratios = [figure.ratio for figure in same if figure.ratio is not None]
-    ratio = statistics.median(ratios) if ratios else None
-    first = same[0]
-    is_met = replace(first, value=value if ratio is None else ratio, bare=None).is_met
-    cells = (
-        first.what,
-        f"{value:,.1f} {first.unit}",
-        f"{statistics.median(bares):,.1f}" if bares else "",
-        "" if ratio is None else f"{ratio:.2f} ×",
-        first.target,
-        "" if is_met else "missed",
-    )
-    return f"| {' | '.join(cells)} |"
+    return [line for where, figures in found.items() for line in ("", *table(figures, name=where))]
 
 
 def _at(figures: Any, path: Sequence[str | int]) -> float:

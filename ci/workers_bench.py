@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.media_report import section
+from ci.figure_tables import section
 from ci.queue_bench import Databases
 from ci.report import machine, versions
 from ci.workers_parts import claims, clips, restarts

@@ -18,8 +18,7 @@ from euterpe.api.openapi_nodes import (
 )
 from euterpe.api.problems import ProblemCode
 from euterpe.api.schemas import ref, schemas
-from euterpe.api.worker.openapi import worker_paths
-from euterpe.api.worker.schemas import worker_schemas
+from euterpe.api.worker.openapi import worker_paths, worker_schemas
 from euterpe.domain.json_schema import Schema
 from euterpe.domain.states import JobStatus
 

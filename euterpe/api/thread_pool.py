@@ -66,8 +66,8 @@ class StoreThreadPool:
 
     Reads and writes have separate pools, so that a read does not wait behind writes to a locked database.
 
-    One requester uses at most half of the threads. Without this limit, 400 connections that listed large jobs
-    delayed another requester by 20 s.
+    One requester uses at most `per_requester` threads, by default half of them. Without this limit, 400
+    connections that listed large jobs delayed another requester by 20 s.
 
     A thread runs the waiting calls of one requester for a turn of 2 ms, and then those of the next requester.
     With a thread switch for each call, accepting a job with secrets took a sixth more processor time. The
@@ -75,11 +75,16 @@ class StoreThreadPool:
     """
 
     def __init__(
-        self, threads: int = _THREADS, *, write_wait_s: float = WRITE_WAIT_S, most: int = _MOST
+        self,
+        threads: int = _THREADS,
+        *,
+        per_requester: int | None = None,
+        write_wait_s: float = WRITE_WAIT_S,
+        most: int = _MOST,
     ) -> None:
         self._most, self._most_per_requester = most, most // 4
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="euterpe-api")
-        self._most_threads, self._threads_per_requester = threads, max(1, threads // 2)
+        self._most_threads, self._threads_per_requester = threads, per_requester or max(1, threads // 2)
         self._under_way, self._write_wait_s = 0, write_wait_s
         self._requesters: dict[str | None, _RequesterCalls] = {}
 

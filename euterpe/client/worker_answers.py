@@ -9,6 +9,7 @@ import math
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, TypeVar
 
@@ -63,6 +64,7 @@ class AttemptEnd:
 class SealedSecrets:
     credential_version: int
     ciphertext: bytes
+    answered_at: float | None  # by the server's clock
 
 
 @dataclass(frozen=True)
@@ -156,9 +158,18 @@ def sealed_secrets(answer: ApiResponse) -> SealedSecrets:
 
     def read(values: Values) -> SealedSecrets:
         ciphertext = _text(_object(values["sealed"]), "ciphertext")
-        return SealedSecrets(_whole(values, "credential_version"), b64decode(ciphertext, validate=True))
+        version, sealed = _whole(values, "credential_version"), b64decode(ciphertext, validate=True)
+        return SealedSecrets(version, sealed, _date_of(answer))
 
     return _parsed(answer, read)
+
+
+def _date_of(answer: ApiResponse) -> float | None:
+    """Return the server's time in seconds since 1970, or None if the answer has no valid `Date`."""
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except ValueError:
+        return None
 
 
 def opened_secrets(plaintext: bytes) -> Secrets:

@@ -83,9 +83,11 @@ def claim(worker_id: str, streams: Sequence[str], *, limit: int, wait_s: float, 
     return _post("claim", values, wait_s + _AFTER_WAIT_S)
 
 
-def heartbeat(worker_id: str, beats: Sequence[Beat]) -> ApiRequest:
+def heartbeat(worker_id: str, beats: Sequence[Beat], *, is_urgent: bool = False) -> ApiRequest:
+    """Return the request for a heartbeat. An urgent one does not wait to share a transaction with others."""
     leases = [{**beat.lease.proof, **beat.values} for beat in beats]
-    return _post("heartbeat", {"worker_id": worker_id, "leases": leases})
+    urgent = {"urgent": True} if is_urgent else {}
+    return _post("heartbeat", {"worker_id": worker_id, "leases": leases, **urgent})
 
 
 def advance(worker_id: str, lease: Lease, status: str, values: Values) -> ApiRequest:
@@ -119,8 +121,11 @@ def credentials(worker_id: str, lease: Lease, public_key: str) -> ApiRequest:
     return _post("credentials", values, _END_S)
 
 
-def refresh(worker_id: str, lease: Lease, credential_version: int, reason: str) -> ApiRequest:
-    values = {"credential_version": credential_version, "reason": reason}
+def refresh(
+    worker_id: str, lease: Lease, credential_version: int, reason: str, refresh_id: str
+) -> ApiRequest:
+    """Return the request for newer credentials. Copies of it, with the same `refresh_id`, count as one."""
+    values = {"credential_version": credential_version, "reason": reason, "refresh_id": refresh_id}
     return _post("refresh", {"worker_id": worker_id, **lease.attempt, **values}, _REFRESH_S)
 
 

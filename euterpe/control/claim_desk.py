@@ -1,8 +1,11 @@
 """The long polls of remote workers: one thread claims for all waiting workers, in the order of their arrival.
 
 A claim for a worker whose queues were empty a moment ago would find nothing. So the desk remembers which
-queues were empty at the last claim, and clears this list at each wake-up and at each poll. Between wake-ups,
-all waiting workers together cost about one claim per poll interval.
+queues were empty at the last claim, and forgets this at each wake-up and at each poll. However many workers
+wait, they cost about one claim per poll interval.
+
+A worker whose answer was lost repeats its claim with the same id. Each claim of the desk also looks for the
+earlier claims of all workers that came since the claim before, so this look needs no transaction of its own.
 """
 
 import threading
@@ -19,15 +22,12 @@ from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.runtime.retry import jittered
 from euterpe.store.checks import MAX_BATCH
 from euterpe.store.engine.wakeup import Listener
-from euterpe.store.queue.claims import ClaimRequest
-from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, ClaimResult
 
 _log = structlog.get_logger(__name__)
 
-ClaimFor = Callable[[Sequence[ClaimRequest]], Sequence[Sequence[ClaimedJob]]]
-# A function that returns those of the given claim ids whose claim was carried out before. The answers to
-# these claims were lost.
-FindRepeated = Callable[[Sequence[str]], Collection[str]]
+# `Inbox.claim_for`: claims for the first requests, and looks for earlier claims of the second ones.
+ClaimFor = Callable[[Sequence[ClaimRequest], Sequence[ClaimRequest]], Sequence[ClaimResult]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,17 @@ class DeskTimings:
     """Durations of a claim desk, in seconds."""
 
     poll_s: float = 1.0  # the pause between two claims without a wake-up, with a jitter of ±50 %
-    # With SQLite every commit causes a wake-up, even a commit that adds no job. The pause after a claim that
-    # found nothing limits the cost of these wake-ups.
-    empty_pause_s: float = 0.01
+    # The shortest time between two wake-ups that lead to claims: at 100 jobs per second two jobs share a
+    # claim, and with SQLite every commit causes a wake-up, also one that brings no job.
+    wakeup_pause_s: float = 0.02
 
     remembered_s: float = 60.0  # a copy of a finished claim is a new claim if it arrives after this time
 
 
 DEFAULT_TIMINGS = DeskTimings()
+# Each worker of a claim costs a look for its claim id, and most claims find one or two jobs. So a claim is
+# for a few workers at first, and for twice as many while it has a job for each of them.
+_FEW = 16
 
 
 class ClaimDesk:
@@ -55,7 +58,6 @@ class ClaimDesk:
     def __init__(
         self,
         claim_for: ClaimFor,
-        find_repeated: FindRepeated,
         listener: Listener,
         *,
         most_at_once: int = 64,
@@ -64,13 +66,14 @@ class ClaimDesk:
         timings: DeskTimings = DEFAULT_TIMINGS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._claim_for, self._find_repeated, self._listener = claim_for, find_repeated, listener
+        self._claim_for, self._listener = claim_for, listener
         self._most_at_once, self._most_jobs, self._most_waiting = most_at_once, most_jobs, most_waiting
+        self._at_once = min(_FEW, most_at_once)
         self._timings, self._clock = timings, clock
         self._waiting = WaitingClaims(clock=clock, remembered_s=timings.remembered_s)
         self._empty: set[str] = set()  # the queues that were empty at the last claim
-        self._polls_at = float("-inf")
-        self.is_failing = False  # True if the last claim failed
+        self._polls_at = self._looks_from = float("-inf")
+        self.is_failing = False  # the last claim failed
         self._lock = threading.Lock()
         self._loop = BackgroundLoop("euterpe-claim-desk", self._serve, on_error=self._pause_after)
 
@@ -122,7 +125,9 @@ class ClaimDesk:
             if not self._waiting.add(waiting):
                 waiting.jobs.set_result(())
                 return waiting
-        self._listener.wake()
+            is_ready = self._is_ready(waiting)
+        if is_ready:
+            self._listener.wake()
         return waiting
 
     def leave(self, waiting: Waiting) -> bool:
@@ -175,62 +180,62 @@ class ClaimDesk:
         return 0.0
 
     def _serve_once(self) -> None:
-        self._find_repetitions()
-        if batch := self._next_batch():
-            self._claim(batch)
+        batch, unsure = self._next_batch()
+        if batch:
+            self._claim(batch, unsure)
         elif self._listener.wait(max(0.0, self._polls_at - self._clock())) or self._clock() >= self._polls_at:
+            self._loop.sleep(max(0.0, self._looks_from - self._clock()))
+            self._listener.wait(0.0)  # the next claim finds the jobs of these wake-ups, too
             self._forget_empty()
-
-    def _find_repetitions(self) -> None:
-        """Find new workers whose claim was carried out before. Claim for them even if queues are empty."""
-        with self._lock:
-            new = [one for one in self._waiting if one.is_new]
-        if not new:
-            return
-        repeated = self._find_repeated([one.request.claim_id or "" for one in new])
-        for one in new:
-            one.is_urgent |= one.request.claim_id in repeated
-            one.is_new = False
 
     def _is_ready(self, one: Waiting) -> bool:
         return one.is_urgent or not self._empty.issuperset(one.request.queues)
 
-    def _next_batch(self) -> list[Waiting]:
+    def _next_batch(self) -> tuple[list[Waiting], list[Waiting]]:
+        """Return the workers to claim for, and those whose earlier claims the same transaction looks for."""
         with self._lock:
-            batch = list(islice(filter(self._is_ready, self._waiting), self._most_at_once))
+            batch = list(islice(filter(self._is_ready, self._waiting), self._at_once))
             for one in batch:
                 one.is_claiming = True
-        return batch
+            unsure = (one for one in self._waiting if one.is_new and not one.is_claiming) if batch else ()
+            looked_for = list(islice(unsure, self._most_jobs))
+            for one in looked_for:
+                one.is_claiming = True
+        return batch, looked_for
 
-    def _claim(self, batch: Sequence[Waiting]) -> None:
+    def _claim(self, batch: Sequence[Waiting], unsure: Sequence[Waiting]) -> None:
+        everyone = [*batch, *unsure]
         try:
-            claimed = self._claim_for([one.request for one in batch])
+            found = self._claim_for([one.request for one in batch], [one.request for one in unsure])
         except BaseException:
-            # Perhaps the claim was committed, and only its answer was lost. So look for the jobs of these
-            # claims.
-            for one in batch:
+            # The claim may be committed, and only its answer lost. So look for the jobs of these claims.
+            for one in everyone:
                 one.is_new, one.is_claiming = one.request.claim_id is not None, False
             raise
         self.is_failing = False
-        self._remember_empty(batch, claimed)
-        for one, jobs in zip(batch, claimed, strict=True):
-            if jobs or one.is_urgent:
-                self._answer(one, jobs)
-            one.is_claiming = False
-        self._look_again_for({one.request.claim_id for one, jobs in zip(batch, claimed, strict=True) if jobs})
-        if not any(claimed):
-            self._loop.sleep(self._timings.empty_pause_s)
+        self._remember_empty(batch, found[: len(batch)])
+        for one, result in zip(everyone, found, strict=True):
+            one.is_new = False
+            if not (result.jobs or result.is_repetition or one.is_urgent):
+                one.is_claiming = False
+        for one, result in zip(everyone, found, strict=True):
+            if one.is_claiming:
+                self._answer(one, result.jobs)
+                one.is_claiming = False
+        self._look_again_for(
+            {one.request.claim_id for one, result in zip(everyone, found, strict=True) if result.jobs}
+        )
 
-    def _remember_empty(self, batch: Sequence[Waiting], claimed: Sequence[Sequence[ClaimedJob]]) -> None:
-        """Remember the queues that had too few jobs.
-
-        A claim that reached `most_jobs`, and an urgent claim, do not show that a queue is empty.
-        """
-        if sum(map(len, claimed)) >= self._most_jobs:
-            return
-        for one, jobs in zip(batch, claimed, strict=True):
-            if len(jobs) < one.request.limit and not one.is_urgent:
-                self._empty.update(one.request.queues)
+    def _remember_empty(self, batch: Sequence[Waiting], found: Sequence[ClaimResult]) -> None:
+        """Remember the queues that had too few jobs. A full claim, and a repeated one, do not show this."""
+        short = [
+            one.request
+            for one, result in zip(batch, found, strict=True)
+            if len(result.jobs) < one.request.limit and not result.is_repetition
+        ]
+        self._at_once = min(_FEW if short else 2 * self._at_once, self._most_at_once)
+        if sum(len(result.jobs) for result in found) < self._most_jobs:
+            self._empty.update(queue for request in short for queue in request.queues)
 
     def _look_again_for(self, claim_ids: Collection[str | None]) -> None:
         """Let requests share the answer of an earlier request with the same claim id.
@@ -238,9 +243,9 @@ class ClaimDesk:
         A proxy or a worker may send a request twice. The second request may be in a later batch.
         """
         with self._lock:
-            for one in self._waiting:
-                if one.request.claim_id is not None and one.request.claim_id in claim_ids:
-                    one.is_new = True
+            for claim_id in claim_ids:
+                for one in self._waiting.copies(claim_id):
+                    one.is_urgent = True
 
     def _answer(self, waiting: Waiting, jobs: Sequence[ClaimedJob]) -> None:
         with self._lock:
@@ -252,7 +257,11 @@ class ClaimDesk:
             one.jobs.set_result(())
 
     def _forget_empty(self) -> None:
-        self._polls_at = self._clock() + jittered(self._timings.poll_s)
+        now = self._clock()
+        self._polls_at, self._looks_from = (
+            now + jittered(self._timings.poll_s),
+            now + self._timings.wakeup_pause_s,
+        )
         self._empty.clear()
 
     def _pause_after(self, error: Exception) -> float:

@@ -11,14 +11,18 @@ still owns the job. Tokens are deterministic, so a repeated claim gets the same 
 import hmac
 import re
 import struct
+import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import structlog
+
 from euterpe.domain.errors import EuterpeError
 
+_log = structlog.get_logger(__name__)
 _PREFIX, _LABEL = "elt1", b"euterpe-lease-v1"
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TOKEN = re.compile(r"elt1\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{54})\.[A-Za-z0-9_-]{22}")
@@ -28,6 +32,9 @@ _KEY_BYTES, _MAC_BYTES = 32, 16
 _KEPT_S = 30.0
 # A token with an unknown key id causes at most one read of the keys in this time.
 _MISSES_EVERY_S = 1.0
+# After a failed read, the keys in memory are used for this long before the next try. A try may block its
+# thread for 7 s if the key provider does not answer.
+_RETRY_S = 5.0
 
 
 class InvalidLeaseToken(EuterpeError):
@@ -63,7 +70,8 @@ class LeaseClaim:
 class LeaseTokens:
     """Make and verify lease tokens. Thread-safe.
 
-    `keys` returns the valid keys, newest first. Its result is kept for `kept_s`.
+    `keys` returns the valid keys, newest first. Its result is kept for `kept_s`. If it fails, the keys in
+    memory stay in use: an outage of the key provider must not stop the heartbeats of running attempts.
     """
 
     def __init__(
@@ -74,8 +82,10 @@ class LeaseTokens:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read_keys, self._kept_s, self._clock = keys, kept_s, clock
+        self._reading = threading.Lock()
         self._keys: Sequence[LeaseKey] = ()
-        self._read_at = float("-inf")
+        self._read_at = self._failed_at = float("-inf")
+        self._error = EuterpeError("no lease key was read")  # the error of the last read that failed
 
     def mint(self, claim: LeaseClaim, principal: str) -> str:
         """Return the token of `claim` for the API keys of `principal`."""
@@ -109,9 +119,27 @@ class LeaseTokens:
         return None
 
     def _keys_of_age(self, age_s: float) -> Sequence[LeaseKey]:
-        if self._clock() - self._read_at > age_s:
-            self._keys, self._read_at = self._read_keys(), self._clock()
+        """Return the keys, which were read `age_s` ago at most unless a read has failed or is running."""
+        if self._must_read(age_s) and self._reading.acquire(blocking=not self._keys):
+            try:
+                if self._must_read(age_s):  # another thread may have read the keys meanwhile
+                    self._read()
+            finally:
+                self._reading.release()
+        if not self._keys:
+            raise self._error.with_traceback(None)
         return self._keys
+
+    def _must_read(self, age_s: float) -> bool:
+        now, pause_s = self._clock(), _RETRY_S if self._keys else _MISSES_EVERY_S
+        return now - self._read_at > age_s and now - self._failed_at > pause_s
+
+    def _read(self) -> None:
+        try:
+            self._keys, self._read_at = self._read_keys(), self._clock()
+        except EuterpeError as error:
+            self._error, self._failed_at = error, self._clock()
+            _log.warning("lease_keys_not_read", code=error.code, error=str(error))
 
 
 def _token(key: LeaseKey, claim: LeaseClaim, principal: str) -> str:

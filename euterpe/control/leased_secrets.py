@@ -5,8 +5,12 @@ key of its worker.
 """
 
 import json
+import threading
+import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -49,6 +53,45 @@ class Refreshed:
     calls_left: int
 
 
+class _RefreshResults:
+    """The results of the latest refreshes of this process. Thread-safe.
+
+    A worker repeats a call after 45 s at the latest, so results are kept for a minute.
+    """
+
+    def __init__(
+        self, *, kept_s: float = 60.0, most: int = 10_000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kept_s, self._most, self._clock = kept_s, most, clock
+        self._lock = threading.Lock()
+        self._results: OrderedDict[object, tuple[float, Future[Refreshed]]] = OrderedDict()
+
+    def of(self, call: object, refresh: Callable[[], Refreshed]) -> Refreshed:
+        """Return the result of this call. Only its first copy calls `refresh`, and the others wait for it."""
+        with self._lock:
+            self._forget_old()
+            known = self._results.get(call)
+            result: Future[Refreshed] = Future() if known is None else known[1]
+            if known is None:
+                self._results[call] = self._clock(), result
+        if known is None:
+            try:
+                result.set_result(refresh())
+            except BaseException as error:
+                with self._lock:
+                    self._results.pop(call, None)  # a copy that comes later tries again
+                result.set_exception(error)
+                raise
+        return result.result()
+
+    def _forget_old(self) -> None:
+        while self._results:
+            began_at, _ = next(iter(self._results.values()))
+            if began_at + self._kept_s > self._clock() and len(self._results) < self._most:
+                return
+            self._results.popitem(last=False)
+
+
 class LeasedSecrets:
     """Answer questions about leased jobs. Thread-safe.
 
@@ -58,23 +101,40 @@ class LeasedSecrets:
     def __init__(self, store: Store, refresher: Refresher, *, lease_ms: int, max_refreshes: int) -> None:
         self._store, self._refresher = store, refresher
         self._lease_ms, self._max_refreshes = lease_ms, max_refreshes
+        self._results = _RefreshResults()
 
     def open(self, key: AttemptKey) -> OpenSecrets:
         """Return the newest secrets of the job. The errors of `euterpe.crypto.errors` may be raised, too."""
-        job = self._held(key)
+        job = self.held(key)
         with _refused_if_stale():
             storage, version = self._store.credentials.open(job)
             return OpenSecrets(key, version, storage, self._store.hls_keys.open(job))
 
-    def refresh(self, key: AttemptKey, credential_version: int, reason: RefreshReason) -> Refreshed:
-        with _refused_if_stale():
-            result = self._refresher.refresh(self._held(key), credential_version, reason)
-        job = self._held(key)
+    def refresh(
+        self,
+        key: AttemptKey,
+        credential_version: int,
+        reason: RefreshReason,
+        *,
+        refresh_id: str | None = None,
+    ) -> Refreshed:
+        """Call the requester once, unless newer credentials are stored already.
+
+        A copy of a call, with the same `refresh_id`, gets the result of the first call. A worker or a proxy
+        may send a call twice, and each call of the requester uses up a part of the refresh budget.
+        """
+
+        def refresh() -> Refreshed:
+            with _refused_if_stale():
+                result = self._refresher.refresh(self.held(key), credential_version, reason)
+            return self.refreshed(self.held(key), result)
+
+        return refresh() if refresh_id is None else self._results.of((key, refresh_id), refresh)
+
+    def refreshed(self, job: ClaimedJob, result: RefreshResult) -> Refreshed:
+        """Return the result of a refresh of this job, with the calls that are left."""
         left = max(0, self._max_refreshes - job.refresh_count)
         return Refreshed(job.credential_version, result, 0 if result is RefreshResult.REFUSED else left)
-
-    def credential_version(self, key: AttemptKey) -> int:
-        return self._held(key).credential_version
 
     def is_rival(self, key: AttemptKey, other_id: str) -> bool | None:
         """Return whether the other job is unfinished, or succeeded after this attempt began."""
@@ -83,7 +143,8 @@ class LeasedSecrets:
         with _refused_if_stale():
             return self._store.jobs.is_rival(key.job_id, key.claim_version, other_id)
 
-    def _held(self, key: AttemptKey) -> ClaimedJob:
+    def held(self, key: AttemptKey) -> ClaimedJob:
+        """Return the job that the attempt holds."""
         job = self._store.held_jobs.get(key, lease_ms=self._lease_ms)
         if isinstance(job, ReportRefusal):
             raise AttemptRefused(job)

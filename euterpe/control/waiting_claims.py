@@ -60,17 +60,20 @@ class WaitingClaims:
                 del self._copies[claim_id]
         return True
 
+    def copies(self, claim_id: str | None) -> Sequence[Waiting]:
+        """Return the waits with this claim id."""
+        return () if claim_id is None else self._copies.get(claim_id, ())
+
     def busy(self, claim_id: str | None) -> list[Waiting]:
-        """Return the waits with this claim id whose claim is running now."""
-        copies = self._copies.get(claim_id, ()) if claim_id is not None else ()
-        return [one for one in copies if one.is_claiming]
+        """Return the waits with this claim id for which the desk claims now."""
+        return [one for one in self.copies(claim_id) if one.is_claiming]
 
     def end(self, claim_id: str | None) -> list[Waiting]:
         """Record that a claim is over. Remove and return its waits, except those whose claim is running."""
         if claim_id is None:
             return []
         self._remember(claim_id)
-        ended = [one for one in self._copies.get(claim_id, ()) if not one.is_claiming]
+        ended = [one for one in self.copies(claim_id) if not one.is_claiming]
         for one in ended:
             self.remove(one)
         return ended

@@ -92,12 +92,14 @@ class JobSecrets:
     """The secrets that a worker needs for a job. The worker stores these secrets in memory only.
 
     `storage` is the secret part of the spec (`canonical.split_secrets`), or None. `hls_keys` has the key of
-    each encrypted HLS output, by the name of the output.
+    each encrypted HLS output, by the name of the output. `clock_ahead_s` is how far the wall clock of this
+    machine is ahead of the clock of the control plane.
     """
 
     credential_version: int
     storage: bytes | None = field(repr=False)
     hls_keys: Mapping[str, bytes] = field(repr=False)
+    clock_ahead_s: float = 0.0
 
 
 class RefreshResult(StrEnum):

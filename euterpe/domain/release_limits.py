@@ -13,6 +13,23 @@ LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.
 BOUNDED_CODES = frozenset(code for code in ErrorCode if code.release.is_bounded)
 
 
+# A job with these codes, or without a reason, usually waits for its worker: for disk space, for the key
+# provider, or for a worker that was stopped.
+_WAITING = (Release.BY_CAUSE, Release.ALWAYS)
+
+
+@dataclass(frozen=True)
+class EarlierReleases:
+    """The earlier releases of a job that count: their number, their workers, and the time since the first."""
+
+    releases: int = 0
+    workers: int = 0
+    waited_ms: int = 0
+
+
+NONE_YET = EarlierReleases()
+
+
 @dataclass(frozen=True)
 class ReleaseLimits:
     # A job may be released this many times with `LIMITED_CODES`. The next such release is charged.
@@ -23,37 +40,58 @@ class ReleaseLimits:
     # A job that needs a lost key is released again and again. The pauses between its attempts grow up to this
     # value.
     longest_pause_ms: int = 300_000
+    # A job may be released this many times without a pause: workers that are stopped give their jobs back.
+    most_without_pause: int = 3
     # A job with one of `BOUNDED_CODES` fails permanently after this many releases, if this time has passed
     # too. With the number alone, a job could fail while only most of the workers lack what it needs. With the
     # time alone, a job could fail that waited in a long queue after its first release.
     least_bounded: int = 20
     elsewhere_ms: int = 3_600_000
+    # If all releases are of one worker, the others may be busy with long jobs, so the job waits longer.
+    one_worker_ms: int = 86_400_000
     # Updates of all workers may take a weekend.
     rollout_ms: int = 3 * 86_400_000
+    # A job that only waits is charged after `least_bounded` releases over this time, so that no worker can
+    # hold a job for ever.
+    waiting_ms: int = 7 * 86_400_000
 
-    def is_charged(self, code: ErrorCode, releases: int, waited_ms: int = 0) -> bool:
-        """Return whether the attempt is charged.
+    def is_charged(self, code: ErrorCode | None, earlier: EarlierReleases = NONE_YET) -> bool:
+        """Return whether the attempt is charged. `code` is None for a release without a reason.
 
-        For a limited code, `releases` counts the job's releases with any of these codes. The releases of all
+        For a limited code, `earlier` has the job's releases with any of these codes. The releases of all
         attempts count. When only releases after the last charged attempt counted, a job with a budget of
-        three attempts ran eighteen times. For a bounded code, `releases` counts the releases with this code
-        after the last charged attempt, so that a person can retry the job. `waited_ms` is the time since the
-        first of these releases.
+        three attempts ran eighteen times. For a bounded code, `earlier` has the releases with this code, and
+        otherwise all releases, but only those after the last charged attempt, so that a person can retry the
+        job.
         """
         if code in LIMITED_CODES:
-            return releases >= self.most_free
-        if code not in BOUNDED_CODES:
-            return False
-        longest_ms = self.rollout_ms if code.release is Release.ROLLOUT else self.elsewhere_ms
-        return releases >= self.least_bounded and waited_ms >= longest_ms
+            return earlier.releases >= self.most_free
+        release = Release.ALWAYS if code is None else code.release
+        if release is Release.NEVER:
+            return True
+        longest_ms = self._longest_ms(release, earlier.workers)
+        return earlier.releases >= self.least_bounded and earlier.waited_ms >= longest_ms
 
-    def error_instead(self, reason: JobError, releases: int, waited_ms: int) -> JobError | None:
+    def _longest_ms(self, release: Release, workers: int) -> int:
+        if release in _WAITING:
+            return self.waiting_ms
+        if release is Release.ROLLOUT:
+            return self.rollout_ms
+        return self.elsewhere_ms if workers > 1 else self.one_worker_ms
+
+    def error_instead(self, reason: JobError | None, earlier: EarlierReleases, phase: str) -> JobError | None:
         """Return the error to charge instead of a release, or None if the job is released again."""
-        if not self.is_charged(reason.code, releases, waited_ms):
+        if not self.is_charged(None if reason is None else reason.code, earlier):
             return None
-        if reason.code in LIMITED_CODES:
+        if reason is None:
+            message = f"workers gave the job back {earlier.releases} times without a reason"
+            return JobError(ErrorCode.INTERNAL_ERROR, message, phase)
+        if reason.code not in BOUNDED_CODES:
             return reason
-        message = f"{reason.message}; no worker could run the job: it was released {releases} times"
+        workers = "1 worker" if earlier.workers == 1 else f"{earlier.workers} workers"
+        message = (
+            f"{reason.message}; no worker could run the job: {workers} released it {earlier.releases} times"
+        )
         return replace(reason, code=reason.code.final, message=message, retry_override=RetryClass.PERMANENT)
 
     def pause_ms(self, given_back: int, draw: float) -> int:
@@ -63,3 +101,8 @@ class ReleaseLimits:
         """
         backoff = Backoff(self.first_pause_ms, self.longest_pause_ms)
         return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)
+
+    def least_pause_ms(self, given_back: int, draw: float) -> int:
+        """Return the shortest pause after a release that asks for none, or for a certain one."""
+        later = given_back - self.most_without_pause
+        return 0 if later < 0 else self.pause_ms(later, draw)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from euterpe.domain.credentials import Side, StorageCredentials, credentials_mismatch
 from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.job_urls import job_urls
 from euterpe.domain.locations import scheme_of
 from euterpe.domain.spec import JobSpec
-from euterpe.domain.watermark_urls import opened_urls
 
 _NOT_ALLOWED = "must be a storage profile that the operator lets you use"
 
@@ -47,7 +47,7 @@ def with_stored_credentials(spec: JobSpec, requester: str, profiles: StorageProf
         raise InvalidSpec((FieldError(("storage",), problem),))
     outside = tuple(
         FieldError(loc, f"must begin with one of {', '.join(profile.prefixes)}")
-        for loc, url in opened_urls(spec)
+        for loc, _, url in job_urls(spec)
         if scheme_of(url) == profile.credentials.type and not profile.allows(url)
     )
     if outside:

@@ -1,6 +1,6 @@
 """The URLs of a job's watermarks. The query of such a URL is a secret, like the query of the source URL."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from euterpe.domain.locations import split_query, without_query
@@ -17,15 +17,6 @@ def watermark_urls(spec: JobSpec) -> dict[str, str]:
         for output in resolve_outputs(spec)
         if isinstance(output, PictureOutput) and output.watermark is not None
     }
-
-
-def opened_urls(spec: JobSpec) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield (location in the document, URL) for each URL that is opened with the credentials of the job."""
-    yield ("source", "url"), spec.source.url
-    yield ("output", "url"), spec.output.url or ""
-    places = {output.name: place for place, output in enumerate(resolve_outputs(spec))}
-    for name, url in watermark_urls(spec).items():
-        yield ("profile",) if spec.profile else ("outputs", places[name], "watermark", "source", "url"), url
 
 
 def watermark_queries(spec: JobSpec) -> dict[str, str]:

@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 from euterpe.domain.credentials import CredentialPair, Side, StorageCredentials
 from euterpe.domain.errors import FieldError
+from euterpe.domain.job_urls import job_urls
 from euterpe.domain.locations import scheme_of
 from euterpe.domain.own_source import ADVICE as OWN_SOURCE_ADVICE
 from euterpe.domain.own_source import replaces_its_source
 from euterpe.domain.spec import JobSpec
-from euterpe.domain.watermark_urls import opened_urls
 
 _CLOUDS = re.compile(
     r"https://(?:s3(?:\.dualstack)?\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?|s3\.amazonaws\.com"
@@ -85,7 +85,7 @@ class StoragePolicy:
         return tuple(self._problems(spec))
 
     def _problems(self, spec: JobSpec) -> Iterator[FieldError]:
-        for loc, url in opened_urls(spec):
+        for loc, _, url in job_urls(spec):
             if _lacks_credentials(loc, url, spec):
                 yield FieldError(loc, AZURE_ADVICE)
             if scheme_of(url) != "file":
@@ -97,7 +97,7 @@ class StoragePolicy:
                 yield FieldError(loc, NAME_ADVICE)
         if replaces_its_source(spec):
             yield FieldError(("output", "urls" if spec.output.url is None else "url"), OWN_SOURCE_ADVICE)
-        for loc, given in _given(spec):
+        for loc, _, given in given_credentials(spec):
             if not self.allows(given.endpoint):
                 yield FieldError((*loc, "endpoint"), ENDPOINT_ADVICE)
 
@@ -112,12 +112,20 @@ def _lacks_credentials(loc: tuple[str | int, ...], url: str, spec: JobSpec) -> b
     return is_watermark and scheme_of(url) == "az" and spec.source.scheme != "az"
 
 
-def _given(spec: JobSpec) -> Iterator[tuple[tuple[str, ...], StorageCredentials]]:
-    """Yield (location in the document, credentials) for each of the job's credentials."""
+class GivenCredentials(NamedTuple):
+    """Credentials of a job, their place in the document, and the first side that uses them."""
+
+    loc: tuple[str, ...]
+    side: Side
+    credentials: StorageCredentials
+
+
+def given_credentials(spec: JobSpec) -> Iterator[GivenCredentials]:
+    """Yield each of the job's credentials."""
     if isinstance(spec.credentials, CredentialPair):
         sides: tuple[Side, Side] = ("source", "output")
         for side in sides:
             if given := getattr(spec.credentials, side):
-                yield ("credentials", side), given
+                yield GivenCredentials(("credentials", side), side, given)
     elif spec.credentials is not None:
-        yield ("credentials",), spec.credentials
+        yield GivenCredentials(("credentials",), "source", spec.credentials)

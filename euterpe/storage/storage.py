@@ -1,15 +1,15 @@
 """Open the source or destination of a job: choose the implementation by the scheme of the URL."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from urllib.parse import urlsplit
 
-from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
+from euterpe.domain.credentials import Side, StorageCredentials
 from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.job_urls import job_urls
 from euterpe.domain.locations import scheme_of
 from euterpe.domain.source import Source
 from euterpe.domain.spec import JobSpec, Output
-from euterpe.domain.watermark_urls import watermark_urls
 from euterpe.net.egress import Egress
 from euterpe.net.pace import MinimumPace, TransferPace
 from euterpe.storage.buckets import LEAST_EARLY, PART, BucketDestination, BucketReader, split_bucket
@@ -17,14 +17,12 @@ from euterpe.storage.clients import IDLE_S, open_client
 from euterpe.storage.errors import MissingStorage
 from euterpe.storage.files import FileDestination, FileReader, require_root
 from euterpe.storage.objects.client import ObjectClient
-from euterpe.storage.policy import ENDPOINT_ADVICE, StoragePolicy
+from euterpe.storage.policy import ENDPOINT_ADVICE, StoragePolicy, given_credentials
 from euterpe.storage.publication import Owner
 from euterpe.storage.range_readers import DEFAULT_PARALLEL, ParallelFetch
 from euterpe.storage.signed import SignedDestination, SignedReader
 from euterpe.storage.source import SourceObject
 from euterpe.storage.transfer import DEFAULT_RETRY, Reader, TransferRetry, UploadDestination
-
-_SIDES: tuple[Side, Side] = ("source", "output")
 
 
 class Storage:
@@ -62,11 +60,11 @@ class Storage:
         A worker calls this before it fetches the source. Otherwise a missing folder of the outputs would be
         found only after the encode.
         """
-        for side, url in job_urls(spec):
+        for _, side, url in job_urls(spec):
             if scheme_of(url) == "file":
                 require_root(self._policy, url, side)
-        for side in _SIDES:
-            self._check_endpoint(credentials_for(spec.credentials, side), side)
+        for _, side, given in given_credentials(spec):
+            self._check_endpoint(given, side)
 
     def source(self, source: Source, credentials: StorageCredentials | None) -> SourceObject:
         reader = self._reader(source, credentials, TransferPace(self._pace))
@@ -120,14 +118,6 @@ class Storage:
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
             raise MissingStorage(ErrorCode.STORAGE_ENDPOINT_MISSING, problem, side=side)
-
-
-def job_urls(spec: JobSpec) -> Iterator[tuple[Side, str]]:
-    """Yield each URL of the job that is not signed, with the side whose credentials it uses."""
-    yield "source", spec.source.url
-    if spec.output.url is not None:
-        yield "output", spec.output.url
-    yield from (("source", url) for url in watermark_urls(spec).values())
 
 
 def _pair(endpoint: str) -> str:

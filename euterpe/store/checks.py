@@ -43,6 +43,7 @@ def check_documents(documents: Mapping[str, object]) -> None:
             _check_strings(document, field)
 
 
+REPORTED_LIMIT = 1e9  # estimated times and speeds are below this number
 _REPORTED_FIELDS = ("progress", "eta_seconds", "speed", "outputs", "source_info", "warnings", "timings")
 
 
@@ -53,9 +54,24 @@ def check_reported_fields(extra: Mapping[str, object]) -> None:
             raise _refused(field, f"is not one of {', '.join(_REPORTED_FIELDS)}")
         if field == "progress" and not (_is_number(value) and 0 <= value <= 100):
             raise _refused(field, "must be a number from 0 to 100")
-        if field in ("eta_seconds", "speed") and not (_is_number(value) and 0 <= value < 1e9):
+        if field in ("eta_seconds", "speed") and not (_is_number(value) and 0 <= value < REPORTED_LIMIT):
             raise _refused(field, "must be a number from 0 to 1e9")
+        if field == "outputs":
+            _check_outputs(value)
     check_documents(extra)
+
+
+def _check_outputs(outputs: object) -> None:
+    """Raise unless each output has a name, and its `url`, if any, is a text without a query.
+
+    A query may be a signature, and everyone who reads the status of the job sees the URL.
+    """
+    for place, output in enumerate(outputs if isinstance(outputs, list | tuple) else [None]):
+        if not isinstance(output, Mapping) or not isinstance(output.get("name"), str) or not output["name"]:
+            raise _refused("outputs", f"must be a list of objects with a name; number {place} is not")
+        url = output.get("url")
+        if url is not None and (not isinstance(url, str) or "?" in url):
+            raise _refused("outputs", f"the url of number {place} must be a text without a query")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -10,7 +10,7 @@ from euterpe.settings import Settings, SettingsError, worker_id
 from euterpe.wiring.worker import egress_policy, start_sandbox, worker_tools
 from euterpe.worker.http_plane import HttpPlane
 from euterpe.worker.remote.server_connection import ServerConnection
-from euterpe.worker.remote.server_settings import ServerSettings, ServerSettingsError
+from euterpe.worker.remote.server_settings import ServerSettings, ServerSettingsError, new_client
 from euterpe.worker.worker import REMOTE_TIMINGS, Worker
 
 _log = structlog.get_logger(__name__)
@@ -81,7 +81,7 @@ def server_settings(settings: Settings) -> ServerSettings:
         is_insecure=settings.server_insecure,
     )
     try:
-        found.client_options(1)
+        new_client(found, 1)
     except ServerSettingsError as error:
         raise SettingsError([str(error)]) from None
     return found

@@ -45,10 +45,17 @@ class CredentialAccess:
     """
 
     def __init__(
-        self, plane: ControlPlane, control: AttemptControl, *, timings: RefreshTimings = DEFAULT_TIMINGS
+        self,
+        plane: ControlPlane,
+        control: AttemptControl,
+        *,
+        timings: RefreshTimings = DEFAULT_TIMINGS,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._plane, self._control, self._job, self._timings = plane, control, control.job, timings
+        self._wall_clock = wall_clock
         secrets = self._read()
+        self._clock_ahead_s = secrets.clock_ahead_s
         # The keys of encrypted HLS outputs, by the name of the output. A refresh never changes them.
         self.hls_keys = secrets.hls_keys
         self.spec, self._version = self._with(secrets), secrets.credential_version
@@ -96,7 +103,9 @@ class CredentialAccess:
         credentials = credentials_for(self.spec.credentials, side)
         if credentials is None or credentials.expires_at is None:
             return False
-        return credentials.expires_at / 1000 - time.time() < self._timings.expires_soon_s
+        # A worker's clock that is an hour fast would otherwise spend a refresh on valid credentials.
+        now = self._wall_clock() - self._clock_ahead_s
+        return credentials.expires_at / 1000 - now < self._timings.expires_soon_s
 
     def _refresh_early(self) -> None:
         """Refresh credentials that expire soon. Skip this while the key provider is unavailable.

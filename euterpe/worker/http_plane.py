@@ -1,9 +1,10 @@
 """The control plane of a remote worker, over HTTP (`docs/contract-workers.md`)."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import structlog
 
@@ -30,10 +31,12 @@ from euterpe.worker.remote.beat_sender import BeatSender
 from euterpe.worker.remote.claim_poll import ClaimedAt, ClaimPoll
 from euterpe.worker.remote.held_lease import Clock, HeldLease, boot_clock
 from euterpe.worker.remote.server_connection import ServerConnection
-from euterpe.worker.remote.server_errors import AttemptOver
+from euterpe.worker.remote.server_errors import AttemptOver, ServerUnavailable
 
 _log = structlog.get_logger(__name__)
 R = TypeVar("R")
+# How many heartbeats may be answered too late before a proof of the claim is given up for now.
+_PROOFS = 2
 
 
 class HttpPlane:
@@ -50,8 +53,10 @@ class HttpPlane:
         queues: Sequence[str] = ("default",),
         clock: Clock = boot_clock,
         claims: ClaimPoll | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection, self._worker_id, self._clock = connection, worker_id, clock
+        self._wall_clock = wall_clock
         self._claims = claims or ClaimPoll(connection, worker_id, queues, clock=clock)
         self._private_key = new_private_key()
         self._public_key = public_key_text(self._private_key)
@@ -102,9 +107,15 @@ class HttpPlane:
         heartbeat is sent first.
         """
         held = _held(job)
-        if refers or not held.may_publish(self._clock()):
-            self._beats.send([(held, None)])
-        return not held.is_lost
+        if not refers and held.may_publish(self._clock()):
+            return True
+        for _ in range(_PROOFS):
+            self._beats.send([(held, None)], is_urgent=True)
+            # The proof is the time since the heartbeat was sent, and its answer may come late. The machine
+            # may have been suspended meanwhile, which no time limit of the request counts.
+            if held.is_lost or held.may_publish(self._clock()):
+                return not held.is_lost
+        raise ServerUnavailable("the answers to heartbeats come too late to publish a file")
 
     def holds_until(self, job: LeasedJob) -> float:
         """Return the time until which no other worker can own the job, by the clock of this control plane."""
@@ -145,6 +156,7 @@ class HttpPlane:
     def secrets(self, job: LeasedJob) -> JobSecrets:
         call = worker_calls.credentials(self._worker_id, _lease(job), self._public_key)
         sealed = self._ask(job, call, worker_answers.sealed_secrets)
+        ahead_s = 0.0 if sealed.answered_at is None else self._wall_clock() - sealed.answered_at
         info = credentials_info(job.job_id, job.attempt_id, sealed.credential_version)
         try:
             secrets = worker_answers.opened_secrets(open_with(self._private_key, sealed.ciphertext, info))
@@ -153,10 +165,12 @@ class HttpPlane:
             # server changed the public key or the answer.
             _log.error("handover_failed", job_id=job.job_id, error=str(error))
             raise KeyProviderUnavailable(str(error)) from None
-        return JobSecrets(sealed.credential_version, secrets.storage, secrets.hls_keys)
+        return JobSecrets(sealed.credential_version, secrets.storage, secrets.hls_keys, ahead_s)
 
     def refresh(self, job: LeasedJob, credential_version: int, reason: RefreshReason) -> RefreshResult:
-        call = worker_calls.refresh(self._worker_id, _lease(job), credential_version, reason)
+        call = worker_calls.refresh(
+            self._worker_id, _lease(job), credential_version, reason, refresh_id=str(uuid4())
+        )
         answer = self._ask(job, call, worker_answers.refreshed)
         if answer.advanced or answer.credential_version > credential_version:
             return RefreshResult.ADVANCED

@@ -12,13 +12,14 @@ from euterpe.domain.states import JobStatus
 from euterpe.store.engine.ids import new_id
 from euterpe.store.store import Store
 from tests.api.serving import CANARY, CREDENTIALS, Requester, Served, assert_problem, field_errors
+from tests.store.attempts import fail_job
 from tests.store.jobs import advance, claim_one, enqueue
 
 CALLS = (("POST", "cancel"), ("POST", "retry"), ("PUT", "credentials"))
 
 
 def fail_one(store: Store) -> None:
-    store.inbox.fail(claim_one(store), JobError(ErrorCode.SOURCE_EMPTY, "the source is empty", "claimed"))
+    fail_job(store, claim_one(store), JobError(ErrorCode.SOURCE_EMPTY, "the source is empty", "claimed"))
 
 
 def test_a_queued_job_is_canceled_at_once(on_every_engine: Served) -> None:

@@ -15,6 +15,7 @@ from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, field_errors, serving
 from tests.api.sse_reader import open_event_stream
+from tests.store.attempts import fail_job
 from tests.store.jobs import PATH, advance, claim_one
 
 EVENTS_OF_SUCCESS = [f"job.{status}" for status in PATH]
@@ -22,8 +23,10 @@ EVENTS_OF_SUCCESS = [f"job.{status}" for status in PATH]
 
 def fail(store: Store, *, unrecoverable: bool = False) -> None:
     retry_class = RetryClass.UNRECOVERABLE if unrecoverable else RetryClass.PERMANENT
-    store.inbox.fail(
-        claim_one(store), JobError(ErrorCode.SOURCE_EMPTY, "the source is empty", "claimed", retry_class)
+    fail_job(
+        store,
+        claim_one(store),
+        JobError(ErrorCode.SOURCE_EMPTY, "the source is empty", "claimed", retry_class),
     )
 
 

@@ -49,6 +49,22 @@ def test_a_requester_has_half_of_the_threads_and_leaves_the_others_to_others(poo
     assert gate.most == 2
 
 
+def test_a_pool_may_give_a_requester_fewer_threads() -> None:
+    pool, gates = StoreThreadPool(4, per_requester=1), [Gate(), Gate(), Gate()]
+
+    async def many() -> str:
+        slow = [asyncio.ensure_future(pool.run(gate, f"slow{n % 3}")) for n, gate in enumerate(gates * 20)]
+        await asyncio.sleep(0)
+        answer = await asyncio.wait_for(pool.run(lambda: "here", "small"), 30)
+        for gate in gates:
+            gate.open.set()
+        await asyncio.gather(*slow)
+        return answer
+
+    assert asyncio.run(many()) == "here"
+    pool.stop()
+
+
 def test_a_requester_with_too_many_calls_is_refused_and_nobody_else(pool: StoreThreadPool) -> None:
     gate = Gate()
 

@@ -17,6 +17,7 @@ from euterpe.store.store import Store
 from tests import engines
 from tests.api.serving import CREDENTIALS, Requester, Served, assert_problem, serving
 from tests.domain.documents import MINIMAL
+from tests.store.attempts import fail_job
 from tests.store.jobs import claim_one
 
 _HOLDER = """
@@ -73,8 +74,10 @@ def calls_to(requester: Requester, waiting: str, failed: str) -> list[Callable[[
 def test_fifty_callers_on_a_locked_database_all_get_their_answer(served: Served, url: str) -> None:
     requester = served.requester()
     failed = requester.submit(credentials=CREDENTIALS)
-    served.store.inbox.fail(
-        claim_one(served.store), JobError(ErrorCode.SOURCE_FORBIDDEN, "403", "claimed", RetryClass.PERMANENT)
+    fail_job(
+        served.store,
+        claim_one(served.store),
+        JobError(ErrorCode.SOURCE_FORBIDDEN, "403", "claimed", RetryClass.PERMANENT),
     )
     waiting = requester.submit(credentials=CREDENTIALS)
     calls = calls_to(requester, waiting, failed)

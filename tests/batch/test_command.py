@@ -19,6 +19,7 @@ from tests.api.serving import FORBIDDEN_BUCKET, Requester, Served
 from tests.batch.manifests import KINDS, cells, write
 from tests.cli.command_runner import CANARY, Cli, Ran
 from tests.client.scripted_server import AT_ONCE, Answer, job, problem, running
+from tests.store.attempts import fail_job
 from tests.store.jobs import claim_one
 
 BAD = {"priority": 101}
@@ -288,7 +289,8 @@ def test_the_status_is_that_of_the_jobs_of_the_manifest(
     write(folder / "june.csv", [cells(n) for n in range(3)])
     assert counts(submit("june.csv")) == (3, 0)
     failed = claim_one(served.store)
-    served.store.inbox.fail(
+    fail_job(
+        served.store,
         failed,
         JobError(ErrorCode.SOURCE_FORBIDDEN, "the source answered 403", "claimed", RetryClass.PERMANENT),
     )

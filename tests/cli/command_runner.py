@@ -13,6 +13,7 @@ from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import Delivered, DeliveryDecision, JobError, Undeliverable
 from euterpe.domain.spec import parse_spec
 from euterpe.store.queue.outbox import Delivery
+from tests.store.attempts import fail_job
 from tests.store.jobs import SPEC, claim_one
 
 CANARY = "canary-in-a-secret"
@@ -76,7 +77,8 @@ def fail_one(queue: str = "default") -> str:
     """Claim the next job of the queue, fail it, and return its id."""
     with opened() as store:
         job = claim_one(store, queues=[queue])
-        store.inbox.fail(
+        fail_job(
+            store,
             job,
             JobError(ErrorCode.SOURCE_FORBIDDEN, "the source answered 403", "claimed", RetryClass.PERMANENT),
         )

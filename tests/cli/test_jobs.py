@@ -3,6 +3,7 @@ import pytest
 from euterpe.cli.commands import opened
 from euterpe.store.queue.jobs import Jobs
 from tests.cli.command_runner import CANARY, Cli, fail_one, submit
+from tests.store.attempts import release_job
 from tests.store.jobs import claim_one
 
 
@@ -90,7 +91,7 @@ def test_a_shown_attempt_has_what_it_used_and_whether_that_is_final(installed: C
         store.inbox.heartbeat([job], used={job_id: usage})
     assert "≥ 2.5" in installed.ok("jobs", "show", job_id).out
     with opened() as store:
-        store.inbox.release(job, timings={**usage, "measured": "final"})
+        release_job(store, job, timings={**usage, "measured": "final"})
     (attempt,) = installed.json("jobs", "show", job_id)["attempts"]
     assert attempt["timings"] == {**usage, "measured": "final"}
     shown = installed.ok("jobs", "show", job_id).out

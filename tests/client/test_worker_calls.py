@@ -81,10 +81,11 @@ def test_a_release_names_the_attempt_or_the_claim() -> None:
 
 def test_the_calls_for_secrets_and_rivals() -> None:
     assert body(worker_calls.credentials("w-1", LEASE, "KEY")) == {**ATTEMPT, "public_key": "KEY"}
-    assert body(worker_calls.refresh("w-1", LEASE, 3, "forbidden")) == {
+    assert body(worker_calls.refresh("w-1", LEASE, 3, "forbidden", "r-1")) == {
         **ATTEMPT,
         "credential_version": 3,
         "reason": "forbidden",
+        "refresh_id": "r-1",
     }
     assert body(worker_calls.rival("w-1", LEASE, "j-2")) == {**ATTEMPT, "other_job_id": "j-2"}
 

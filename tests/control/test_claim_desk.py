@@ -1,7 +1,7 @@
 """The long polls of remote workers, over a real store. Each test waits for a signal."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from typing import Any
 
@@ -11,7 +11,7 @@ from euterpe.control.claim_desk import ClaimDesk, DeskTimings
 from euterpe.control.waiting_claims import Waiting
 from euterpe.domain.leased_job import Unavailable
 from euterpe.store.engine.wakeup import Topic
-from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
+from euterpe.store.queue.claims import ClaimRequest, ClaimResult
 from euterpe.store.store import Store
 from tests.store.attempts import release
 from tests.store.jobs import enqueue
@@ -33,20 +33,19 @@ class Claims:
         self.loses_answers = False
         self.may_go_on.set()
 
-    def claim_for(self, requests: Sequence[ClaimRequest]) -> Sequence[Sequence[ClaimedJob]]:
+    def claim_for(
+        self, requests: Sequence[ClaimRequest], unsure: Sequence[ClaimRequest]
+    ) -> Sequence[ClaimResult]:
         self.calls += 1
         self.begun.set()
         assert self.may_go_on.wait(LONG_S)
         if self.errors and not self.loses_answers:
             raise self.errors.pop()
-        claimed = self._store.inbox.claim_for(requests)
+        results = self._store.inbox.claim_for(requests, unsure)
         if self.errors:
             raise self.errors.pop()
-        self.empty += not any(claimed)
-        return claimed
-
-    def repeated(self, claim_ids: Sequence[str]) -> Collection[str]:
-        return self._store.inbox.repeated(claim_ids)
+        self.empty += not any(result.jobs for result in results)
+        return results
 
 
 Open = Callable[..., ClaimDesk]
@@ -70,7 +69,7 @@ def desk_of(store: Store, claims: Claims, timings: DeskTimings | None = None, **
     listener = store.database.listen(Topic.INBOX)
     hints = store.database.engines.read_limit > 100
     timings = timings or (SELDOM if hints else OFTEN)
-    return ClaimDesk(claims.claim_for, claims.repeated, listener, timings=timings, **options)
+    return ClaimDesk(claims.claim_for, listener, timings=timings, **options)
 
 
 def request(worker_id: str = "w1", limit: int = 1, **options: object) -> ClaimRequest:
@@ -137,6 +136,36 @@ def test_a_lost_answer_is_given_again(store: Store, desk: ClaimDesk) -> None:
     assert store.jobs.get(job_id).attempt_count == 1
 
 
+def test_a_repeated_claim_of_an_empty_queue_is_found_by_the_next_claim(store: Store, claims: Claims) -> None:
+    """It has no transaction of its own, and does not wait in the line of the workers that came before."""
+    enqueue(store)
+    desk = desk_of(store, claims, SELDOM, most_at_once=2)
+    desk.start()
+    first = desk.enter(request(claim_id="c1"))
+    (job,) = first.jobs.result(LONG_S)
+    others = [desk.enter(request(f"w{number}")) for number in range(5)]
+    look(desk)
+    again = desk.enter(request(claim_id="c1"))
+    new = desk.enter(request(claim_id="c2"))
+    calls = claims.calls
+    look(desk)
+    assert again.jobs.result(LONG_S)[0].attempt_id == job.attempt_id
+    assert claims.calls == calls + 1
+    assert not any(one.jobs.done() for one in (new, *others))
+    assert desk.leave(new), "its claim was looked for"
+    desk.stop()
+
+
+def test_a_claim_is_for_more_workers_while_there_are_jobs_for_all(store: Store, claims: Claims) -> None:
+    desk = desk_of(store, claims, SELDOM, most_jobs=store.database.engines.read_limit)
+    waiting = [desk.enter(request(f"w{number}", claim_id=f"c{number}")) for number in range(60)]
+    job_ids = enqueue(store, 60)
+    desk.start()
+    assert [ids(one) for one in waiting] == [[job_id] for job_id in job_ids]
+    assert claims.calls <= 5
+    desk.stop()
+
+
 def test_a_claim_whose_attempts_have_ended_is_answered_without_jobs(store: Store, desk: ClaimDesk) -> None:
     enqueue(store)
     (job,) = desk.enter(request(claim_id="c1")).jobs.result(LONG_S)
@@ -177,7 +206,9 @@ def test_an_error_of_a_claim_loses_nobody(store: Store, claims: Claims, *, loses
     desk.stop()
 
 
-def test_a_stop_answers_all_waiting_workers_first(desk: ClaimDesk, claims: Claims) -> None:
+def test_a_stop_answers_all_waiting_workers_first(store: Store, claims: Claims) -> None:
+    desk = desk_of(store, claims, SELDOM)  # a poll would claim for the waiting workers
+    desk.start()
     waiting = [desk.enter(request(f"w{number}")) for number in range(50)]
     look(desk)
     claims.begun.clear()
@@ -191,6 +222,7 @@ def test_a_stop_answers_all_waiting_workers_first(desk: ClaimDesk, claims: Claim
     assert ids(busy) == []
     with pytest.raises(Unavailable):
         desk.enter(request())
+    desk.stop()
 
 
 def test_a_worker_that_is_left_out_by_its_claim_is_answered_by_the_stop(
@@ -259,7 +291,7 @@ def test_a_worker_that_leaves_during_a_claim_gets_its_result(desk: ClaimDesk, cl
 def test_a_released_claim_waits_no_more(store: Store, desk: ClaimDesk) -> None:
     waiting, other = desk.enter(request(claim_id="c1")), desk.enter(request(claim_id="c2"))
     look(desk)
-    assert desk.end_claim("c1") == []
+    desk.end_claim("c1")
     assert ids(waiting) == []
     (job_id,) = enqueue(store)
     assert ids(other) == [job_id]

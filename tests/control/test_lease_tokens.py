@@ -1,5 +1,7 @@
 import re
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.control.lease_tokens import InvalidLeaseToken, LeaseClaim, LeaseKey, LeaseTokens
+from euterpe.crypto.errors import KeyProviderUnavailable
 
 JOB, ATTEMPT = "0199a7c4-5b1e-7000-8000-000000000001", "0199a7c4-5b1e-7000-8000-0000000000a1"
 CLAIM = LeaseClaim(JOB, ATTEMPT, 7)
@@ -20,10 +23,16 @@ class Ring:
 
     def __init__(self, *keys: LeaseKey) -> None:
         self.keys: Sequence[LeaseKey] = keys
-        self.reads = 0
+        self.reads, self.is_away = 0, False
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.may_end.set()
 
     def __call__(self) -> Sequence[LeaseKey]:
         self.reads += 1
+        self.begun.set()
+        assert self.may_end.wait(30)
+        if self.is_away:
+            raise KeyProviderUnavailable("no answer")
         return self.keys
 
 
@@ -148,6 +157,54 @@ def test_keys_are_read_again_after_a_while(clock: Clock) -> None:
     clock.now += 31
     assert tokens.mint(CLAIM, "w").startswith("elt1.k2.")
     assert ring.reads == 2
+
+
+def test_the_keys_in_memory_are_used_while_the_key_provider_is_away(clock: Clock) -> None:
+    """Heartbeats and claims go on during the outage. The keys are read again after a pause."""
+    ring = Ring(OLD)
+    tokens = LeaseTokens(ring, clock=clock)
+    token = tokens.mint(CLAIM, "w")
+    ring.is_away, ring.keys = True, [NEW, OLD]
+    clock.now += 31
+    for _ in range(100):
+        assert tokens.verify(token, "w", job_id=JOB) == CLAIM
+        assert tokens.mint(CLAIM, "w") == token
+    assert ring.reads == 2
+    ring.is_away = False
+    clock.now += 6
+    assert tokens.mint(CLAIM, "w").startswith("elt1.k2.")
+    assert ring.reads == 3
+
+
+def test_while_one_thread_reads_the_keys_the_others_use_those_in_memory(clock: Clock) -> None:
+    """A read blocks for seconds if the key provider does not answer."""
+    ring = Ring(OLD)
+    tokens = LeaseTokens(ring, clock=clock)
+    token = tokens.mint(CLAIM, "w")
+    ring.begun.clear()
+    ring.may_end.clear()
+    clock.now += 31
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(tokens.verify, token, "w", job_id=JOB)
+        assert ring.begun.wait(30)
+        assert tokens.verify(token, "w", job_id=JOB) == CLAIM
+        assert not slow.done()
+        ring.may_end.set()
+        assert slow.result() == CLAIM
+    assert ring.reads == 2
+
+
+def test_without_any_key_the_error_is_raised_and_the_keys_are_read_once_a_second(clock: Clock) -> None:
+    ring = Ring(OLD)
+    ring.is_away = True
+    tokens = LeaseTokens(ring, clock=clock)
+    for _ in range(100):
+        with pytest.raises(KeyProviderUnavailable):
+            tokens.mint(CLAIM, "w")
+    assert ring.reads == 1
+    ring.is_away = False
+    clock.now += 2
+    assert tokens.mint(CLAIM, "w").startswith("elt1.k1.")
 
 
 def test_a_token_of_a_key_that_another_process_added_is_accepted_at_once(clock: Clock) -> None:

@@ -351,7 +351,7 @@ def run_worker(
                 checked_ring(),
                 backoff=Backoff(20, 100, 20),
                 release_limits=ReleaseLimits(
-                    first_pause_ms=20, longest_pause_ms=100, least_bounded=2, elsewhere_ms=0
+                    first_pause_ms=20, longest_pause_ms=100, least_bounded=2, elsewhere_ms=0, one_worker_ms=0
                 ),
                 sweep_every_ms=0,
             )

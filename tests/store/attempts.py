@@ -5,8 +5,15 @@ from typing import Any
 
 from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import JobError
-from euterpe.domain.states import JOB_TRANSITIONS, JobStatus
-from euterpe.store.queue.attempt_answers import AttemptKey, Completion, FailedAttempt, ReleasedAttempt
+from euterpe.domain.states import IN_PROGRESS, JOB_TRANSITIONS, JobStatus
+from euterpe.store.queue.attempt_answers import (
+    AttemptEnd,
+    AttemptKey,
+    Completion,
+    EndAnswer,
+    FailedAttempt,
+    ReleasedAttempt,
+)
 from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
 from euterpe.store.store import Store
 from tests.store.jobs import event_types
@@ -17,7 +24,8 @@ OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4", "size_bytes": 1}]
 
 
 def claim_as(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob:
-    ((job,),) = store.inbox.claim_for([ClaimRequest(worker_id, 1, **options)])
+    (result,) = store.inbox.claim_for([ClaimRequest(worker_id, 1, **options)])
+    (job,) = result.jobs
     return job
 
 
@@ -35,6 +43,24 @@ def failure(job: ClaimedJob, error: JobError = FLAKY, **fields: Any) -> FailedAt
 
 def release(job: ClaimedJob, **fields: Any) -> ReleasedAttempt:
     return ReleasedAttempt(key=key_of(job), **fields)
+
+
+def fail_job(store: Store, job: ClaimedJob, error: JobError, **fields: Any) -> EndAnswer | None:
+    """Fail a job as its worker. Return the answer, or None if this changed nothing."""
+    return _end(store, job, failure(job, error, **fields))
+
+
+def release_job(store: Store, job: ClaimedJob, **fields: Any) -> bool:
+    """Release a job as its worker. Return whether this changed something."""
+    return _end(store, job, release(job, **fields)) is not None
+
+
+def _end(store: Store, job: ClaimedJob, end: AttemptEnd) -> EndAnswer | None:
+    """Report an end. A repeated report gets its first answer, although it changes nothing."""
+    row = store.jobs.get(job.job_id)
+    is_owner = row.claim_version == job.claim_version and row.status in IN_PROGRESS
+    (answer,) = store.attempt_ends.end([end])
+    return answer if is_owner and isinstance(answer, EndAnswer) else None
 
 
 def check_path(store: Store, job_id: str) -> list[str]:

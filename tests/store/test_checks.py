@@ -12,6 +12,7 @@ from euterpe.store.errors import StoreError
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import SPEC, claim_one, enqueue, new_job, statuses
 
 ODD_NAMES: tuple[Any, ...] = ("", "a\0b", "\ud800", "x" * 256, None, 7, b"x", ["x"])
@@ -71,14 +72,16 @@ def test_a_workers_documents_are_json_or_refused_whole(store: Store) -> None:
                 [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": odd})]
             )
         with pytest.raises(InvalidSpec, match="timings"):
-            store.inbox.fail(job, JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "claimed"), timings=odd)
+            fail_job(store, job, JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "claimed"), timings=odd)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
 
 
 def test_any_program_output_can_be_an_error_message(store: Store) -> None:
     (job_id,) = enqueue(store)
-    store.inbox.fail(
-        claim_one(store), JobError(ErrorCode.ENCODE_FAILED, "\0\ud800\x1b[31m" + "é" * 100_000, "processing")
+    fail_job(
+        store,
+        claim_one(store),
+        JobError(ErrorCode.ENCODE_FAILED, "\0\ud800\x1b[31m" + "é" * 100_000, "processing"),
     )
     assert store.jobs.get(job_id).error_code == "encode_failed"
 
@@ -104,7 +107,7 @@ def test_no_field_of_a_worker_can_bypass_the_fence(store: Store, clock: Settable
     for name in ("version", "key", "source", "target", "delay_ms", "outcome", "last_error"):
         with pytest.raises(InvalidSpec, match=name):
             Transition.advance(stale, JobStatus.CLAIMED, JobStatus.FETCHING, {name: owner.claim_version})
-    store.inbox.release(owner)
+    release_job(store, owner)
     with pytest.raises(InvalidTransition):
         Transition.advance(owner, JobStatus.QUEUED, JobStatus.CLAIMED)
     assert statuses(store, [job_id]) == [JobStatus.QUEUED]

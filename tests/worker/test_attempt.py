@@ -20,6 +20,7 @@ from euterpe.worker.attempt_control import AttemptControl, AttemptResult, Cancel
 from euterpe.worker.tools import Tools
 from tests.clock import SettableClock
 from tests.key_providers import WatchedKeyProvider
+from tests.store.attempts import fail_job
 from tests.store.jobs import claim_one, event_types
 from tests.worker.job_secrets import CREDENTIALS, alter_seal, submit
 from tests.worker.planes import claim_leased, store_plane
@@ -71,8 +72,10 @@ def test_the_delay_doubles_with_each_release_up_to_five_minutes(
 def test_charged_failures_do_not_lengthen_the_delay(store: Store, clock: SettableClock, tools: Tools) -> None:
     job_id = submit(store, max_attempts=5)
     for _ in range(4):
-        store.inbox.fail(
-            claim_one(store), JobError(ErrorCode.SOURCE_UNREACHABLE, "…", "fetching", RetryClass.TRANSIENT)
+        fail_job(
+            store,
+            claim_one(store),
+            JobError(ErrorCode.SOURCE_UNREACHABLE, "…", "fetching", RetryClass.TRANSIENT),
         )
         clock.now_ms = store.jobs.get(job_id).available_at
     alter_seal(store, job_id, kek_id="k9")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -62,3 +63,20 @@ def test_refused_credentials_need_the_keys(access: CredentialAccess, provider: W
     provider.is_away = True
     with pytest.raises(KeyProviderUnavailable):
         access.on("output", upload)
+
+
+def test_the_wall_clock_of_a_worker_costs_no_refresh(store: Store) -> None:
+    """The worker's clock is an hour fast, and the credentials hold for half an hour."""
+    expires_at = iso(int(time.time() * 1000) + 30 * 60_000)
+    job_id = submit(
+        store,
+        credentials={**CREDENTIALS, "expires_at": expires_at},
+        refresh_url="https://127.0.0.1:1/refresh",
+    )
+    with store_plane(store) as plane:
+        read = plane.secrets
+        plane.secrets = lambda job: replace(read(job), clock_ahead_s=3600.0)  # type: ignore[method-assign]
+        control = AttemptControl(claim_leased(store), 60)
+        access = CredentialAccess(plane, control, wall_clock=lambda: time.time() + 3600)
+        access.on("output", lambda *_: None)
+    assert store.jobs.get(job_id).refresh_count == 0

@@ -1,5 +1,6 @@
 import base64
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -219,6 +220,50 @@ def test_attempts_outlive_an_outage_that_is_longer_than_a_lease(
     assert plane.holds_until(job) == clock.now + 60
 
 
+@pytest.mark.parametrize("refers", [False, True])
+def test_a_beat_that_was_answered_before_a_suspension_proves_nothing_after_it(
+    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock, *, refers: bool
+) -> None:
+    """`boot_clock` counts the suspension; `asyncio.timeout` uses the monotonic clock, which does not."""
+
+    def suspended_for_an_hour(request: Any) -> Reply:
+        clock.now += 3600
+        return beats(request)
+
+    clock.now += 50
+    server.script(suspended_for_an_hour, beats)
+    assert plane.prove(job, refers=refers)
+    assert len(server.requests) == 2  # heartbeats
+    assert plane.holds_until(job) == clock.now + 60
+
+
+def test_a_slow_beat_that_leaves_no_margin_proves_nothing(
+    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
+) -> None:
+    """After the beat, as before it, a file must not be published in the last ten seconds of the proof."""
+
+    def slowly(request: Any) -> Reply:
+        clock.now += 55
+        return beats(request)
+
+    clock.now += 50
+    server.script(slowly, beats)
+    assert plane.prove(job, refers=False)
+    assert plane.holds_until(job) > clock.now + 10
+
+
+def test_heartbeats_that_are_all_answered_too_late_prove_nothing(
+    plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
+) -> None:
+    def slowly(request: Any) -> Reply:
+        clock.now += 55
+        return beats(request)
+
+    server.script(slowly, slowly)
+    with pytest.raises(Unavailable, match="too late"):
+        plane.prove(job, refers=True)
+
+
 def test_a_beat_that_is_not_answered_for_each_job_is_an_outage(
     plane: HttpPlane, server: Server, job: LeasedJob
 ) -> None:
@@ -427,6 +472,14 @@ def test_sealed_secrets_are_opened(plane: HttpPlane, server: Server, job: Leased
     secrets = plane.secrets(job)
     assert (secrets.credential_version, secrets.storage) == (3, b"secret part")
     assert secrets.hls_keys == {"hls": bytes(16)}
+
+
+def test_the_clock_of_the_server_is_compared_with_that_of_the_worker(
+    connection: ServerConnection, server: Server, job: LeasedJob
+) -> None:
+    fast = HttpPlane(connection, worker_id="w-1", wall_clock=lambda: time.time() + 3600)
+    server.script(lambda request: sealed(request, {"storage": None, "hls_keys": {}}))
+    assert 3590 < fast.secrets(job).clock_ahead_s < 3610
 
 
 def test_a_job_without_secrets_has_none(plane: HttpPlane, server: Server, job: LeasedJob) -> None:

@@ -31,7 +31,7 @@ from tests.worker.job_secrets import alter_seal, submit
 from tests.worker.planes import store_plane
 
 # With these limits, a job whose storage the worker lacks fails at once.
-NO_RELEASES = ReleaseLimits(least_bounded=0, elsewhere_ms=0)
+NO_RELEASES = ReleaseLimits(least_bounded=0, elsewhere_ms=0, one_worker_ms=0)
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
 

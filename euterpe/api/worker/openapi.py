@@ -2,7 +2,10 @@
 
 from euterpe.api.openapi_nodes import Node, json_body, json_response, operation
 from euterpe.api.problems import ProblemCode
-from euterpe.api.worker.schemas import worker_schemas
+from euterpe.api.worker.claim_schemas import claim_schemas
+from euterpe.api.worker.report_schemas import report_schemas
+from euterpe.api.worker.secret_schemas import secret_schemas
+from euterpe.domain.json_schema import Schema
 
 _BODY = (
     ProblemCode.BODY_TIMEOUT,
@@ -23,6 +26,10 @@ _KEYS = (
     ProblemCode.UNKNOWN_KEK,
     ProblemCode.UNKNOWN_ENCRYPTION_VERSION,
 )
+
+
+def worker_schemas() -> dict[str, Schema]:
+    return {**claim_schemas(), **report_schemas(), **secret_schemas()}
 
 
 def worker_paths() -> Node:

@@ -5,7 +5,8 @@ from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import JobError
 
 RETRY_CLASSES = tuple(RetryClass)
-_CODES = {code.value: code for code in ErrorCode}
+# Only the sweep sets `lease_expired`: the worker that reports an end still holds its lease.
+_CODES = {code.value: code for code in ErrorCode if code is not ErrorCode.LEASE_EXPIRED}
 LONGEST_CODE, LONGEST_PHASE = 255, 64
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -18,14 +19,13 @@ from euterpe.control.reported_attempts import AttemptRefused
 from euterpe.domain.leased_job import ProgressFigures
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.domain.units import iso
-from euterpe.store.checks import WEEK_MS
+from euterpe.store.checks import REPORTED_LIMIT, WEEK_MS
 from euterpe.store.queue.attempt_answers import EndAnswer
 from euterpe.store.queue.inbox import ExtendedLease
 
 MAX_LEASES = 1_000
 MAX_RESULT = 262_144
 STATUSES = tuple(status.value for status in IN_PROGRESS[1:])
-_MOST = 1e9 - 1
 _RESULT_FIELDS = ("outputs", "timings", "source_info", "warnings")
 _MOST_LISTED = 100_000
 
@@ -38,14 +38,15 @@ class ReportEndpoints:
 
     async def heartbeat(self, call: WorkerCall) -> Answer:
         leases = call.fields.mappings("leases", MAX_LEASES)
+        is_urgent = call.fields.flag("urgent") or False
         if leases is None:
-            beat = self._beat(call.fields, call.requester_id)
+            beat = self._beat(call.fields, call.requester_id, is_urgent=is_urgent)
             call.fields.check()
             return self._held(await asyncio.wrap_future(beat()))
         _check_lease(call.fields)
         _progress(call.fields)
         beats = [
-            self._beat(call.fields.at(number, lease, "leases"), call.requester_id)
+            self._beat(call.fields.at(number, lease, "leases"), call.requester_id, is_urgent=is_urgent)
             for number, lease in enumerate(leases)
         ]
         call.fields.check()
@@ -60,11 +61,15 @@ class ReportEndpoints:
             ],
         }
 
-    def _beat(self, fields: RequestFields, requester_id: str) -> "partial[Future[ExtendedLease]]":
+    def _beat(
+        self, fields: RequestFields, requester_id: str, *, is_urgent: bool
+    ) -> "partial[Future[ExtendedLease]]":
         """Return the call that submits the heartbeat of one lease."""
         proof = proof_of(fields, requester_id, has_attempt=False)
         progress, timings = _progress(fields)
-        return partial(self._reports.heartbeat, proof, progress=progress, timings=timings)
+        return partial(
+            self._reports.heartbeat, proof, progress=progress, timings=timings, is_urgent=is_urgent
+        )
 
     def _lease(self, answer: ExtendedLease | BaseException) -> dict[str, Any]:
         """Return the answer for one of several leases. Raise an error that concerns all leases."""
@@ -172,9 +177,18 @@ def _shielded(answer: "Future[Any]") -> "Future[None]":
 def _progress(fields: RequestFields) -> tuple[ProgressFigures | None, dict[str, Any] | None]:
     """Return the progress and the timings of a heartbeat."""
     percent = fields.number("progress", 0, 100)
-    eta, speed = fields.number("eta_seconds", 0, _MOST), fields.number("speed", 0, _MOST)
+    eta, speed = _figure(fields, "eta_seconds"), _figure(fields, "speed")
     progress = None if percent is None else ProgressFigures(percent, eta, speed)
     return progress, fields.mapping("timings")
+
+
+def _figure(fields: RequestFields, name: str) -> float | None:
+    """Return a figure of ffmpeg, or None if it is too large.
+
+    A compromised ffmpeg chooses this figure. To refuse the heartbeat would end the leases of other jobs.
+    """
+    value = fields.number(name, 0, sys.float_info.max)
+    return value if value is not None and value < REPORTED_LIMIT else None
 
 
 def _check_lease(fields: RequestFields) -> None:

@@ -8,16 +8,19 @@ from typing import Any, cast, get_args
 
 from starlette.requests import Request
 
+from euterpe.api.disconnect import while_connected
 from euterpe.api.problems import ProblemCode, Refused, invalid
 from euterpe.api.service import Service
 from euterpe.api.worker.call import Answer, WorkerCall
 from euterpe.api.worker.service import RemoteWorkers
-from euterpe.control.leased_secrets import OpenSecrets
+from euterpe.control.leased_secrets import OpenSecrets, Refreshed
 from euterpe.control.reported_attempts import LeaseProof
 from euterpe.crypto.handover import SUITE, MalformedPublicKey, read_public_key
 from euterpe.domain.leased_job import RefreshReason, RefreshResult
+from euterpe.store.queue.claims import ClaimedJob
 
 MAX_WAIT_MS = 30_000
+LONGEST_REFRESH_ID = 128
 LONGEST_KEY = 64
 REASONS = get_args(RefreshReason)
 _MOST_VERSIONS = 2**53
@@ -54,13 +57,13 @@ class SecretEndpoints:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         with self._watcher.watch([proof.job_id]) as watch:
-            version = await self._pool.run(partial(self._version, proof))
+            version = (await self._held(proof)).credential_version
             while version == have and not watch.ended and await watch.changed(deadline - loop.time()):
-                version = await self._pool.run(partial(self._version, proof))
+                version = (await self._held(proof)).credential_version
         return version
 
-    def _version(self, proof: LeaseProof) -> int:
-        return self._secrets.credential_version(self._reports.key(proof))
+    async def _held(self, proof: LeaseProof) -> ClaimedJob:
+        return await self._pool.run(lambda: self._secrets.held(self._reports.key(proof)))
 
     def _handed_over(self, proof: LeaseProof, public_key: str | None) -> dict[str, Any]:
         secrets = self._secrets.open(self._reports.key(proof))
@@ -75,21 +78,24 @@ class SecretEndpoints:
             )
 
     async def refresh(self, call: WorkerCall) -> Answer:
+        """Call the requester of the job, unless newer credentials are stored already.
+
+        A call may occupy a thread for 10 s, so each requester has few of the threads. A call that still waits
+        for a thread is not made if its worker disconnects.
+        """
         fields, proof = call.fields, call.proof(has_attempt=False)
         version = fields.whole("credential_version", 0, 0, _MOST_VERSIONS)
         reason = cast(RefreshReason, fields.one_of("reason", REASONS))
+        refresh_id = fields.optional_text("refresh_id", longest=LONGEST_REFRESH_ID)
         fields.check()
-        refresh = partial(self._refreshed, proof, version, reason)
-        return await self._workers.refresh_pool.run(refresh)
-
-    def _refreshed(self, proof: LeaseProof, version: int, reason: RefreshReason) -> dict[str, Any]:
-        refreshed = self._secrets.refresh(self._reports.key(proof), version, reason)
-        return {
-            "credential_version": refreshed.credential_version,
-            "advanced": refreshed.result is RefreshResult.ADVANCED,
-            "promised": refreshed.result is RefreshResult.PROMISED,
-            "calls_left": refreshed.calls_left,
-        }
+        job = await self._held(proof)
+        if job.credential_version > version:
+            return _refresh_answer(self._secrets.refreshed(job, RefreshResult.ADVANCED))
+        refresh = self._workers.refresh_pool.run(
+            lambda: self._secrets.refresh(self._reports.key(proof), version, reason, refresh_id=refresh_id),
+            job.requester_id,
+        )
+        return _refresh_answer(await while_connected(refresh, call.request.receive))
 
     async def rival(self, call: WorkerCall) -> Answer:
         proof, other = call.proof(), call.fields.text("other_job_id")
@@ -98,6 +104,15 @@ class SecretEndpoints:
 
     def _is_rival(self, proof: LeaseProof, other_id: str) -> bool | None:
         return self._secrets.is_rival(self._reports.key(proof), other_id)
+
+
+def _refresh_answer(refreshed: Refreshed) -> Answer:
+    return {
+        "credential_version": refreshed.credential_version,
+        "advanced": refreshed.result is RefreshResult.ADVANCED,
+        "promised": refreshed.result is RefreshResult.PROMISED,
+        "calls_left": refreshed.calls_left,
+    }
 
 
 def _form(secrets: OpenSecrets, public_key: str | None) -> dict[str, Any]:

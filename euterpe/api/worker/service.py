@@ -15,8 +15,9 @@ from euterpe.net.policy import EgressPolicy
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 
-# A call to a requester's refresh_url occupies a thread for up to 10 s.
-_REFRESH_THREADS, _MOST_REFRESHES = 8, 1_000
+# A call to a requester's refresh_url occupies a thread for up to 10 s. If each requester had half of the
+# threads, as in the other pools, two slow requesters would occupy all threads.
+_REFRESH_THREADS, _REFRESH_THREADS_PER_REQUESTER, _MOST_REFRESHES = 32, 4, 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,12 @@ class RemoteWorkers:
             store, refresher, lease_ms=settings.lease_ms, max_refreshes=settings.max_refreshes
         )
         wait_s = store.database.write_wait_s
-        self.refresh_pool = StoreThreadPool(_REFRESH_THREADS, write_wait_s=wait_s, most=_MOST_REFRESHES)
+        self.refresh_pool = StoreThreadPool(
+            _REFRESH_THREADS,
+            per_requester=_REFRESH_THREADS_PER_REQUESTER,
+            write_wait_s=wait_s,
+            most=_MOST_REFRESHES,
+        )
         self._desk: ClaimDesk | None = None
         self._is_stopping = False
 
@@ -57,7 +63,6 @@ class RemoteWorkers:
     def start(self) -> None:
         self._desk = ClaimDesk(
             self._store.inbox.claim_for,
-            self._store.inbox.repeated,
             self._store.database.listen(Topic.INBOX),
             most_jobs=self._store.database.engines.read_limit,
             most_waiting=self.settings.most_waiting,

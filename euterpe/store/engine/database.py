@@ -37,7 +37,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Run the block in a write transaction. After the commit, send the wake-ups that were announced."""
+        """Run the block in a write transaction. With its commit, send the wake-ups that were announced."""
         topics: set[Topic] = set()
         with (
             _typed_errors(),
@@ -47,11 +47,13 @@ class Database:
         ):
             connection.info["topics"] = topics
             yield connection
+            if topics and self._announcer.announce_in(connection, topics):
+                topics.clear()
         for topic in topics:
             self._announcer.announce(topic)
 
     def announce(self, connection: sa.Connection, topic: Topic) -> None:
-        """Wake the listeners of this topic after the transaction of `connection` has committed."""
+        """Wake the listeners of this topic when the transaction of `connection` has committed."""
         connection.info["topics"].add(topic)
 
     def listen(self, topic: Topic) -> Listener:

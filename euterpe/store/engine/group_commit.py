@@ -5,6 +5,7 @@ durability is the same as with one transaction per caller.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
@@ -25,8 +26,8 @@ class GroupCommit(Generic[T, R]):
     """A thread that writes submitted items in batches.
 
     `flush` writes a batch in one transaction and returns a result for each item, in order. A result that is
-    an exception is raised to the caller of that item. A batch is written `gather_s` after its first item, so
-    that more callers share it.
+    an exception is raised to the caller of that item. A batch that is not full is written `pause_s` after the
+    batch before, so that more callers share it; an item that arrives after a longer pause does not wait.
     """
 
     def __init__(
@@ -37,9 +38,9 @@ class GroupCommit(Generic[T, R]):
         max_batch: int = 128,
         max_waiting: int = 4096,
         max_wait_s: float = WRITE_WAIT_S,
-        gather_s: float = 0.0,
+        pause_s: float = 0.0,
     ) -> None:
-        self._gather_s = gather_s
+        self._pause_s, self._next_at = pause_s, float("-inf")
         self._flush, self._max_batch, self._max_waiting = flush, max_batch, max_waiting
         self._max_wait_s = max_wait_s
         self._waiting: list[_Entry[T, R]] = []
@@ -61,8 +62,8 @@ class GroupCommit(Generic[T, R]):
             refused = self._take_waiting()  # not empty only if the thread was never started
         _refuse(refused)
 
-    def submit(self, item: T) -> "Future[R]":
-        """Return the future of the item's result.
+    def submit(self, item: T, *, is_urgent: bool = False) -> "Future[R]":
+        """Return the future of the item's result. An urgent item, and all before it, do not wait for a pause.
 
         Raise StoreUnavailable if too many items are waiting, or after `stop`.
         """
@@ -71,14 +72,18 @@ class GroupCommit(Generic[T, R]):
             if self._loop.is_stopping or len(self._waiting) >= self._max_waiting:
                 raise StoreUnavailable("too many writes are waiting for the database; try again")
             self._waiting.append((item, future, deadline_after(self._max_wait_s)))
-            self._changed.notify()
+            if is_urgent:
+                self._next_at = float("-inf")
+            if is_urgent or len(self._waiting) in (1, self._max_batch):
+                self._changed.notify()
         return future
 
     def _write_next(self) -> float | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._loop.is_stopping)
-            if self._gather_s:
-                self._changed.wait_for(self._is_full, self._gather_s)
+            while not self._is_due() and (left_s := self._next_at - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+            self._next_at = time.monotonic() + self._pause_s
             batch = self._waiting[: self._max_batch]
             del self._waiting[: self._max_batch]
         if not batch:
@@ -91,7 +96,7 @@ class GroupCommit(Generic[T, R]):
             _fail(batch, error)
         return 0.0
 
-    def _is_full(self) -> bool:
+    def _is_due(self) -> bool:
         return len(self._waiting) >= self._max_batch or self._loop.is_stopping
 
     def _take_waiting(self) -> list[_Entry[T, R]]:

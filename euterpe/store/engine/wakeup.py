@@ -7,7 +7,7 @@ import ctypes
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from io import FileIO
@@ -110,6 +110,10 @@ def listen(engines: Engines, topic: Topic) -> Listener:
 
 
 class Announcer(Protocol):
+    def announce_in(self, connection: sa.Connection, topics: Collection[Topic]) -> bool:
+        """Send hints with the commit of this transaction. Return False if `announce` must send them."""
+        ...
+
     def announce(self, topic: Topic) -> None:
         """Send a hint without blocking the caller. Call this after the commit."""
         ...
@@ -127,6 +131,9 @@ def announcer(engines: Engines) -> Announcer:
 
 class NullAnnouncer:
     """An announcer that sends nothing: SQLite's listeners detect commits, and libSQL has no notifications."""
+
+    def announce_in(self, connection: sa.Connection, topics: Collection[Topic]) -> bool:  # noqa: ARG002
+        return True
 
     def announce(self, topic: Topic) -> None:
         pass

@@ -1,7 +1,9 @@
-"""Wake-ups on Postgres: LISTEN, and a debounced NOTIFY that many commits share."""
+"""Wake-ups on Postgres: LISTEN, and NOTIFY in the transactions that write, or one for many commits."""
 
 import contextlib
 import threading
+import time
+from collections.abc import Callable, Collection
 
 import psycopg
 import sqlalchemy as sa
@@ -11,22 +13,54 @@ from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.self_pipe import SelfPipe
 from euterpe.store.engine.wakeup import Topic
 
-# NOTIFY takes a lock that serialises commits. So a separate connection sends one NOTIFY per topic for all
-# commits of this interval.
+# NOTIFY takes a lock that serialises the commits of all processes, for the time of an fsync each. So a
+# process sends at most this many notifications per second in its own transactions; after a pause, `_BURST`.
+_IN_TRANSACTIONS_PER_S, _BURST = 150.0, 20.0
+# A separate connection sends one NOTIFY per topic for all other commits of this interval.
 _DEBOUNCE_S = 0.010
+_NOTIFY_IN = sa.text("SELECT pg_notify(topic, '') FROM unnest(CAST(:topics AS text[])) AS topic")
 # A hint need not survive a crash, so the commit does not wait for the disk.
 _NOTIFY = sa.text("SELECT set_config('synchronous_commit', 'off', true), pg_notify(:topic, '')")
 
 
 class PostgresAnnouncer:
-    """A thread that sends the notifications. The first announcement starts it; `stop` ends it."""
+    """Notifications in the transactions that announce them, or in a thread when there are too many of these.
 
-    def __init__(self, engine: sa.Engine) -> None:
+    The first announcement in the thread starts it; `stop` ends it.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        per_second: float = _IN_TRANSACTIONS_PER_S,
+        burst: float = _BURST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._per_second, self._burst, self._clock = per_second, burst, clock
+        self._left, self._counted_at = burst, clock()
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._due: set[Topic] = set()
         self._changed = threading.Condition()
         self._loop = BackgroundLoop("euterpe-notify", self._notify)
         self._is_started = False
+
+    def announce_in(self, connection: sa.Connection, topics: Collection[Topic]) -> bool:
+        if not self._may_send():
+            return False
+        connection.execute(_NOTIFY_IN, {"topics": sorted(topics)})
+        return True
+
+    def _may_send(self) -> bool:
+        """Take one of the notifications that may be sent in a transaction now, if one is left."""
+        with self._changed:
+            now = self._clock()
+            gained = (now - self._counted_at) * self._per_second
+            self._left, self._counted_at = min(self._burst, self._left + gained), now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
 
     def announce(self, topic: Topic) -> None:
         with self._changed:

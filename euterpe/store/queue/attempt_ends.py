@@ -13,7 +13,7 @@ from typing import assert_never
 import sqlalchemy as sa
 
 from euterpe.domain.error_codes import ErrorCode
-from euterpe.domain.release_limits import ReleaseLimits
+from euterpe.domain.release_limits import NONE_YET, EarlierReleases, ReleaseLimits
 from euterpe.domain.retry import JobError, canceled
 from euterpe.domain.states import JobStatus
 from euterpe.runtime.retry import draw
@@ -29,7 +29,7 @@ from euterpe.store.queue.attempt_answers import (
     answer_to,
     missing_jobs,
 )
-from euterpe.store.queue.earlier_releases import NONE_YET, EarlierReleases, ReleaseCounts
+from euterpe.store.queue.earlier_releases import ReleaseCounts
 from euterpe.store.queue.failures import FailureWriter, PlannedFailure
 from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.status_walk import StatusWalk
@@ -170,13 +170,14 @@ class AttemptEnds:
         """Return the error to charge if this release is not free, else None."""
         if row.cancel_requested_at is not None:
             return canceled(row.status)
-        return None if end.reason is None else self._limits.error_instead(end.reason, *earlier)
+        return self._limits.error_instead(end.reason, earlier, row.status)
 
     def _release(self, end: ReleasedAttempt, row: AnyRow) -> Transition:
-        delay_ms = end.delay_ms
-        if delay_ms is None:
-            given_back = row.claim_version - row.attempt_count
-            delay_ms = 0 if end.reason is None else self._limits.pause_ms(given_back, draw())
+        given_back = row.claim_version - row.attempt_count
+        if end.delay_ms is None and end.reason is not None:
+            delay_ms = self._limits.pause_ms(given_back, draw())
+        else:
+            delay_ms = max(end.delay_ms or 0, self._limits.least_pause_ms(given_back, draw()))
         return release_of(row, delay_ms, end.reason, end.timings)
 
     def _attempts_of(self, connection: sa.Connection, ends: Sequence[AttemptEnd]) -> dict[str, AnyRow]:

@@ -83,6 +83,16 @@ class ClaimRequest:
         object.__setattr__(self, "queues", queues)
 
 
+class ClaimResult(NamedTuple):
+    """The jobs of a request.
+
+    For a repetition, its claim id was used before: these are the jobs of that claim that are still held.
+    """
+
+    jobs: list[ClaimedJob]
+    is_repetition: bool = False
+
+
 class Claims:
     """Take jobs for requests, all in one transaction. Every request gets its own list of jobs."""
 
@@ -106,45 +116,46 @@ class Claims:
             .with_hint(job_attempts, "INDEXED BY attempts_claim_id", "sqlite")
         )
 
-    def take(self, requests: Sequence[ClaimRequest]) -> list[list[ClaimedJob]]:
+    def take(
+        self, requests: Sequence[ClaimRequest], unsure: Sequence[ClaimRequest] = ()
+    ) -> list[ClaimResult]:
         """Return the jobs of each request, in order; start and count an attempt of each new job.
 
         Requests with the same `claim_id` get the same jobs. If the attempts of a `claim_id` have all ended,
-        its requests get nothing.
+        its requests get nothing. The requests in `unsure` only get the jobs of earlier claims; their results
+        follow those of `requests`.
         """
         with self._database.transaction() as connection:
-            known = self._known(connection, requests)
+            known = self._known(connection, requests, unsure)
             fresh = _without_repetitions(requests, known)
             picked = self._pick(connection, fresh)
             taken = self._claim(connection, fresh, picked)
-        by_id = known | {
-            request.claim_id: jobs
+        by_id = {claim_id: ClaimResult(jobs, is_repetition=True) for claim_id, jobs in known.items()}
+        by_id |= {
+            request.claim_id: ClaimResult(jobs)
             for request, jobs in zip(fresh, taken, strict=True)
             if request.claim_id is not None
         }
         others = iter(jobs for request, jobs in zip(fresh, taken, strict=True) if request.claim_id is None)
-        return [next(others) if request.claim_id is None else by_id[request.claim_id] for request in requests]
-
-    def repeated(self, claim_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of the ids whose claim was carried out before."""
-        if not claim_ids:
-            return frozenset()
-        with self._database.snapshot() as connection:
-            ids = as_parameter({"claim_id": name} for name in claim_ids)
-            return frozenset(row.claim_id for row in fetch_all(connection.execute(self._by_claim_id, ids)))
+        return [
+            by_id[request.claim_id] if request.claim_id is not None else ClaimResult(next(others))
+            for request in requests
+        ] + [by_id.get(request.claim_id or "", ClaimResult([])) for request in unsure]
 
     def _known(
-        self, connection: sa.Connection, requests: Sequence[ClaimRequest]
+        self, connection: sa.Connection, requests: Sequence[ClaimRequest], unsure: Sequence[ClaimRequest]
     ) -> dict[str, list[ClaimedJob]]:
         """Extend the leases of the jobs of each `claim_id` that was used before; return those still held.
 
-        First wait for other transactions that use one of these ids. Otherwise, on Postgres, two transactions
-        with the same id would both find that the id is unused.
+        First wait for transactions that use an id of `requests` now: on Postgres, two transactions with the
+        same id would otherwise both find it unused.
         """
-        of_id = {request.claim_id: request for request in requests if request.claim_id is not None}
+        claiming = [request.claim_id for request in requests if request.claim_id is not None]
+        of_id = {one.claim_id: one for one in (*unsure, *requests) if one.claim_id is not None}
         if not of_id:
             return {}
-        self._database.lock_names(connection, of_id)
+        if claiming:
+            self._database.lock_names(connection, claiming)
         ids = as_parameter({"claim_id": name} for name in of_id)
         found = sorted(fetch_all(connection.execute(self._by_claim_id, ids)), key=attrgetter("attempt_id"))
         extensions = {

@@ -84,7 +84,7 @@ class FailureWriter:
             draw=draw(),
             paced_elsewhere=is_paced_elsewhere(row.source_ref),
         )
-        given = {"timings": timings, "stack": stack}
+        given = {"timings": timings, "stack": stack, "outcome": _outcome(decision, has_expired=has_expired)}
         values = {name: value for name, value in given.items() if value is not None}
         end = Transition.expire if has_expired else Transition.finish
         return PlannedFailure(decision, _end(row, decision, values, end))
@@ -108,11 +108,7 @@ def _end(
     row: AnyRow, decision: JobDecision, reported: Mapping[str, object], end: Callable[..., Transition]
 ) -> Transition:
     """Return the transition that ends the attempt, made by the constructor `end`."""
-    values: dict[str, object] = {
-        **reported,
-        "last_error": decision.error.document(),
-        "outcome": _outcome(decision),
-    }
+    values: dict[str, object] = {**reported, "last_error": decision.error.document()}
     delay_ms: int | None = None
     match decision:
         case Requeue():
@@ -128,9 +124,12 @@ def _end(
     return end(fence, target, lane, delay_ms=delay_ms, values=values, context=context_of(row))
 
 
-def _outcome(decision: JobDecision) -> str:
-    if decision.error.code in (ErrorCode.LEASE_EXPIRED, ErrorCode.CANCELED):
+def _outcome(decision: JobDecision, *, has_expired: bool) -> str:
+    """Return the outcome of the attempt. Only a sweep ends an attempt with `lease_expired`."""
+    if decision.error.code is ErrorCode.CANCELED:
         return decision.error.code.value
+    if has_expired:
+        return ErrorCode.LEASE_EXPIRED.value
     return "requeued" if isinstance(decision, Requeue) else "failed"
 
 

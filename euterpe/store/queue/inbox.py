@@ -1,4 +1,4 @@
-"""The worker's side of the inbox: claim, heartbeat, advance, fail, release and sweep jobs."""
+"""The worker's side of the inbox: claim, heartbeat, advance and sweep jobs."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,24 +10,19 @@ import sqlalchemy as sa
 
 from euterpe.domain.retry import (
     Backoff,
-    JobDecision,
-    JobError,
-    canceled,
     lease_expired,
 )
-from euterpe.domain.states import Lane
 from euterpe.store.checks import WEEK_MS, check_count, check_documents
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.queue.attempt_answers import AttemptKey
-from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, Claims
+from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, ClaimResult, Claims
 from euterpe.store.queue.failures import FAILURE_COLUMNS, FailureWriter
 from euterpe.store.queue.job_transitions import JobTransitions
-from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import Extension
 from euterpe.store.queue.sweep import ROWS_PER_SWEEP, SweepTimer
-from euterpe.store.queue.transition import Transition, release_of
+from euterpe.store.queue.transition import Transition
 from euterpe.store.tables import inbox_jobs, job_attempts
 
 __all__ = ["ClaimRequest", "ClaimedJob", "ExtendedLease", "HeartbeatResult", "Inbox"]
@@ -97,31 +92,30 @@ class Inbox:
         request = ClaimRequest(worker_id, limit, queues, lease_ms)
         claimed = self._sweep_timer.claim_with_sweep(
             lambda: self._database.claim_in_batches(
-                limit, lambda part: self._claims.take([replace(request, limit=part)])[0]
+                limit, lambda part: self._claims.take([replace(request, limit=part)])[0].jobs
             )
         )
         self.shares.make_queues()
         return claimed
 
-    def claim_for(self, requests: Sequence[ClaimRequest]) -> list[list[ClaimedJob]]:
+    def claim_for(
+        self, requests: Sequence[ClaimRequest], unsure: Sequence[ClaimRequest] = ()
+    ) -> list[ClaimResult]:
         """Claim jobs for several workers in one transaction; return the jobs of each request, in order.
 
         One call claims at most `read_limit` jobs of the engine, so a request may get fewer jobs than there
-        are. A request that repeats a `claim_id` gets the same jobs again.
+        are. A repeated `claim_id` gets its jobs again. The requests in `unsure` get no other jobs; their
+        results follow those of `requests`.
         """
-        answers: list[list[ClaimedJob]] = []
+        results: list[ClaimResult] = []
 
         def claim() -> list[ClaimedJob]:
-            answers[:] = self._claims.take(requests)
-            return [job for jobs in answers for job in jobs]
+            results[:] = self._claims.take(requests, unsure)
+            return [job for result in results for job in result.jobs]
 
         self._sweep_timer.claim_with_sweep(claim)
         self.shares.make_queues()
-        return answers
-
-    def repeated(self, claim_ids: Sequence[str]) -> frozenset[str]:
-        """Return those of the ids whose claim was carried out before, but whose answer was lost."""
-        return self._claims.repeated(claim_ids)
+        return results
 
     def held_by(self, claim_id: str) -> list[AttemptKey]:
         """Return the attempts that this claim began and that have not ended."""
@@ -135,22 +129,32 @@ class Inbox:
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
         """Promote due jobs, revoke expired leases and admit capped jobs; return the number of these jobs."""
-        admission = self._transitions.admission
-        with self._database.transaction() as connection:
-            due = admission.promote_due(connection, limit)
-        # Use three transactions. A single transaction would lock jobs after it has locked shares, and could
-        # deadlock with a transaction that locks jobs before shares. It would also lock groups in two rounds,
-        # and therefore not in sorted order.
-        expired = self._revoke_expired(limit) if self._monotonic() >= self._revokes_from else 0
-        with self._database.transaction() as connection:
-            admitted = admission.admit_capped(connection, limit)
-        return expired + due + admitted
+        steps: list[Callable[[sa.Connection, int], int | None]] = [
+            self._transitions.admission.admit_capped,
+            self._revoke_expired,
+            self._transitions.admission.promote_due,
+        ]
+        changed = 0
+        while steps:
+            # A step that has locked rows is the last of its transaction. A single transaction would lock
+            # jobs after it has locked shares, and would lock groups in two rounds, so not in sorted order. It
+            # could deadlock with a transaction that locks jobs before shares.
+            with self._database.transaction() as connection:
+                found = None
+                while steps and found is None:
+                    found = steps.pop()(connection, limit)
+            changed += found or 0
+        return changed
 
-    def _revoke_expired(self, limit: int) -> int:
-        with self._database.transaction() as connection:
-            expired = connection.execute(self._expired, {"limit": limit}).all()
-            errors = [lease_expired(row.status) for row in expired]
-            self._failures.write(connection, expired, errors, has_expired=True)
+    def _revoke_expired(self, connection: sa.Connection, limit: int) -> int | None:
+        """Revoke expired leases; return how many. Return None if no row was locked."""
+        if self._monotonic() < self._revokes_from:
+            return None
+        expired = connection.execute(self._expired, {"limit": limit}).all()
+        if not expired:
+            return None
+        errors = [lease_expired(row.status) for row in expired]
+        self._failures.write(connection, expired, errors, has_expired=True)
         return len(expired)
 
     def heartbeat(
@@ -203,44 +207,3 @@ class Inbox:
     def _advance_batch(self, steps: Sequence[Transition]) -> list[bool]:
         held = self.advance(steps)
         return [step.key in held for step in steps]
-
-    def fail(
-        self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, object] | None = None
-    ) -> JobDecision | None:
-        """Requeue, fail or dead-letter the job; return the decision, or None if the claim is stale."""
-        check_documents({"timings": timings})
-        with self._database.transaction() as connection:
-            rows = self._owned(connection, job)
-            decisions = self._failures.write(connection, rows, [error for _ in rows], timings=timings)
-        return decisions[0] if decisions else None
-
-    def release(
-        self,
-        job: ClaimedJob,
-        *,
-        delay_ms: int = 0,
-        reason: JobError | None = None,
-        timings: Mapping[str, object] | None = None,
-    ) -> bool:
-        """Release a job without charging the attempt, because the job was not at fault.
-
-        Return False for a stale claim. `reason` is stored as the job's last error. If the cancel of the job
-        was requested, fail the job instead.
-        """
-        check_count(delay_ms, "delay_ms", 0, WEEK_MS)
-        check_documents({"timings": timings})
-        with self._database.transaction() as connection:
-            rows = self._owned(connection, job)
-            if any(row.cancel_requested_at is not None for row in rows):
-                errors = [canceled(row.status) for row in rows]
-                return bool(self._failures.write(connection, rows, errors, timings=timings))
-            releases = [release_of(row, delay_ms, reason, timings) for row in rows]
-            return bool(self._transitions.apply(connection, releases))
-
-    def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
-        held = sa.select(*FAILURE_COLUMNS).where(
-            _job.job_id == job.job_id,
-            _job.claim_version == job.claim_version,
-            lane_is(inbox_jobs, Lane.LEASED),
-        )
-        return connection.execute(held.with_for_update()).all()

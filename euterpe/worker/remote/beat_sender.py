@@ -40,8 +40,11 @@ class BeatSender:
         with self._lock:
             self._reporting.discard(lease)
 
-    def send(self, leases: Sequence[tuple[HeldLease, Timings]]) -> None:
-        """Send one heartbeat for all leases that are not lost. Raise `Unavailable`."""
+    def send(self, leases: Sequence[tuple[HeldLease, Timings]], *, is_urgent: bool = False) -> None:
+        """Send one heartbeat for all leases that are not lost. Raise `Unavailable`.
+
+        An urgent heartbeat is one for whose answer an attempt waits.
+        """
         living = [(lease, timings) for lease, timings in leases if not lease.is_lost]
         if not living:
             return
@@ -49,7 +52,8 @@ class BeatSender:
         held = [lease for lease, _ in living]
         beats = [lease.beat(timings, sent_at) for lease, timings in living]
         try:
-            self._take(self._connection.send(self._call(held, beats)), held, beats, sent_at)
+            call = self._call(held, beats, is_urgent=is_urgent)
+            self._take(self._connection.send(call), held, beats, sent_at)
         except Unavailable:
             self._report_expiries(held)
             raise
@@ -80,9 +84,11 @@ class BeatSender:
 
         self._connection.start(self._call(leases, beats)).add_done_callback(take)
 
-    def _call(self, leases: Sequence[HeldLease], beats: Sequence[Beat]) -> ApiRequest:
-        call = worker_calls.heartbeat(self._worker_id, beats)
-        # Two tries of the heartbeat must fit into the shortest lease.
+    def _call(
+        self, leases: Sequence[HeldLease], beats: Sequence[Beat], *, is_urgent: bool = False
+    ) -> ApiRequest:
+        call = worker_calls.heartbeat(self._worker_id, beats, is_urgent=is_urgent)
+        # Two tries must fit into each lease.
         shortest_s = min(lease.ttl_s for lease in leases)
         return replace(call, timeout_s=min(call.timeout_s, shortest_s / 3))
 

@@ -19,7 +19,7 @@ from euterpe.client.errors import UnexpectedAnswer
 from euterpe.client.requests import ApiRequest, ApiResponse
 from euterpe.client.worker_answers import refusal
 from euterpe.worker.remote.server_errors import ServerUnavailable, error_of
-from euterpe.worker.remote.server_settings import ServerSettings
+from euterpe.worker.remote.server_settings import ServerSettings, new_client
 
 # A claim has up to 100 jobs of at most 256 KiB.
 _ANSWER_BYTES = 32 * 1024 * 1024
@@ -46,7 +46,7 @@ class ServerConnection:
         longest_pause_s: float = _LONGEST_PAUSE_S,
     ) -> None:
         self._host = httpx.URL(settings.url).netloc.decode("ascii")
-        self._client = httpx.AsyncClient(**settings.client_options(connections))
+        self._client = new_client(settings, connections)
         self._answer_bytes, self._longest_pause_s = answer_bytes, longest_pause_s
         self._closing, self._lock = threading.Event(), threading.Lock()
         self._loop = asyncio.new_event_loop()

@@ -1,5 +1,6 @@
 """The address of the server, the API key and the TLS files of a remote worker."""
 
+import os
 import platform
 import ssl
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from euterpe.domain.errors import EuterpeError
 # Servers and proxies close idle connections, often after 30 s or more. If the server closes a connection at
 # the moment when the worker uses it, the request must be sent again.
 _IDLE_S = 20.0
+_PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 
 
 class ServerSettingsError(EuterpeError):
@@ -84,7 +86,7 @@ class ServerSettings:
                 else ssl.create_default_context(cafile=self.ca_file)
             )
         except OSError as error:
-            raise ServerSettingsError(f"EUTERPE_SERVER_CA: {self.ca_file} cannot be read: {error}") from None
+            raise ServerSettingsError(f"{self._ca_setting()} cannot be read: {error}") from None
         if self.client_cert is not None:
             try:
                 context.load_cert_chain(self.client_cert, self.client_key)
@@ -93,6 +95,27 @@ class ServerSettings:
                     f"EUTERPE_CLIENT_CERT and EUTERPE_CLIENT_KEY are not a certificate and its key: {error}"
                 ) from None
         return context
+
+    def _ca_setting(self) -> str:
+        """Return the setting that names the trusted certificates, with its value."""
+        if self.ca_file is not None:
+            return f"EUTERPE_SERVER_CA: {self.ca_file}"
+        variables = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+        named = [f"{name}: {os.environ[name]}" for name in variables if os.environ.get(name)]
+        return ", ".join(named) or "the certificates of the system"
+
+
+def new_client(settings: ServerSettings, connections: int) -> httpx.AsyncClient:
+    """Return the HTTP client of a worker. Raise `ServerSettingsError`, also for an unusable proxy."""
+    arguments = settings.client_options(connections)
+    try:
+        return httpx.AsyncClient(**arguments)
+    except (ImportError, ValueError) as error:
+        # The address of a proxy may contain a password, so only the names of the variables are shown.
+        used = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower())]
+        raise ServerSettingsError(
+            f"{' or '.join(used)}: the proxy is not usable; it must be an http:// or https:// address"
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

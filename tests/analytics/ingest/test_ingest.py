@@ -33,6 +33,7 @@ from euterpe.synthesize.lake import synthesize_lake
 from euterpe.synthesize.store import synthesize_store
 from tests.clock import SettableClock
 from tests.short_spark import JAVA_OPTIONS
+from tests.store.attempts import fail_job
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 
@@ -156,7 +157,7 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     with sqlite3.connect(file) as now, sqlite3.connect(backup) as then:
         then.backup(now)
     for job in store.inbox.claim("w1", 2):
-        store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
+        fail_job(store, job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     assert ingest(spark, lake, url).anew
     jobs = facts(lake.read(spark)).jobs.select("job_id", "outcome", "attempts").collect()
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"

@@ -15,6 +15,7 @@ from euterpe.domain.states import JobStatus
 from euterpe.store.history.feed import HistoryFeed
 from euterpe.store.queue.outbox import Delivery
 from euterpe.store.store import Store
+from tests.store.attempts import fail_job
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 SECRET = "canary-4f1c"
@@ -32,7 +33,7 @@ def filled(store: Store) -> Store:
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     job = claim_one(store)
     advance(store, job, until=JobStatus.PROCESSING)
-    store.inbox.fail(job, JobError(ErrorCode.ENCODE_FAILED, f"ffmpeg said {SECRET}", "processing"))
+    fail_job(store, job, JobError(ErrorCode.ENCODE_FAILED, f"ffmpeg said {SECRET}", "processing"))
     first, *events = store.outbox.claim("d1", 100)
     failed = Redeliver(1_000, f"egress_timeout: https://{SECRET}.example: no answer")
     store.outbox.settle([Delivery(event, Delivered(), 200, 3, SECRET) for event in events])

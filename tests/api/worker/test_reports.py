@@ -125,3 +125,42 @@ def test_a_release_may_ask_for_a_pause(store: Store, worker: ContractWorker, cla
     assert (answer["requeued"], answer["charged"], answer["status"]) == (True, False, "queued")
     assert worker.claim(max_wait_ms=0) == {"claimed": False}
     assert store.jobs.get(claimed["job_id"]).attempt_count == 0
+
+
+def test_the_owner_that_reports_lease_expired_gets_the_answer_of_the_owner(
+    store: Store, worker: ContractWorker
+) -> None:
+    (job_id,) = enqueue(store)
+    claimed = worker.claim()
+    error = {"code": "lease_expired", "message": "x", "retryable": True}
+    answer = worker.call("fail", **message(claimed), error=error)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["charged"]
+    (attempt,) = store.jobs.attempts(job_id)
+    assert attempt.outcome == "requeued"
+    assert attempt.error is not None
+    assert attempt.error["code"] == "internal_error"
+
+
+def test_a_heartbeat_with_one_bad_figure_extends_the_other_leases(
+    store: Store, worker: ContractWorker
+) -> None:
+    """A compromised ffmpeg chooses the speed that it reports."""
+    enqueue(store, 2)
+    one, two = worker.claim(max_jobs=2)["jobs"]
+    leases = [{**lease(one), "progress": 5, "speed": 999_999_999.5}, lease(two)]
+    answer = worker.call("heartbeat", leases=leases)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [[{"foo": 1}], [{"name": 5, "url": None}], [{}], [{"name": "a", "url": "https://h/a?signature=s3cret"}]],
+)
+def test_outputs_of_another_shape_are_refused(
+    store: Store, worker: ContractWorker, outputs: list[Document]
+) -> None:
+    enqueue(store)
+    answer = worker.call("complete", **message(worker.claim()), result={"outputs": outputs})
+    assert answer.status_code == 422, answer.text
+    assert "s3cret" not in answer.text

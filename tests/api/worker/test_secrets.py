@@ -1,19 +1,24 @@
 """Credentials of remote workers: they are sealed to the key of the worker, and no other body has them."""
 
 import json
+import socket
 from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
+import httpx
 import pytest
 
 from euterpe.api.worker.service import WorkerSettings
 from euterpe.crypto.handover import credentials_info, new_private_key, open_with, public_key_text
 from euterpe.domain.spec import parse_spec
+from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.api.serving import CANARY, CREDENTIALS, Served, serving
 from tests.api.worker.conftest import ContractWorker, Document, lease, message
 from tests.domain.documents import MINIMAL
+from tests.net.servers import Serve, Server
 
 PRIVATE_KEY = new_private_key()
 PUBLIC_KEY = public_key_text(PRIVATE_KEY)
@@ -116,6 +121,70 @@ def test_a_refresh_that_reaches_nobody_is_counted(worker: ContractWorker, claime
     for left in (2, 1, 0, 0):
         answer = worker.ok("refresh", **lease(claimed), reason="forbidden", credential_version=1)
         assert answer == {"credential_version": 1, "advanced": False, "promised": False, "calls_left": left}
+
+
+def refresh(worker: ContractWorker, claimed: Document) -> httpx.Response:
+    return worker.call("refresh", **lease(claimed), reason="forbidden", credential_version=1)
+
+
+def until(may_answer: Event) -> Serve:
+    def hang(_server: Server, _socket: socket.socket) -> None:
+        may_answer.wait(30)
+
+    return hang
+
+
+def test_fair_a_slow_requester_does_not_delay_the_refresh_of_another(store: Store) -> None:
+    """All calls of the slow requester wait for an answer that never comes, or for a thread."""
+    may_answer = Event()
+    with (
+        Server(until(may_answer)) as slow,
+        serving(store, egress=EgressPolicy([slow.pair])) as served,
+    ):
+        worker, hostile = ContractWorker(served), served.requester("hostile").id
+        hanging = {**MINIMAL, "credentials": CREDENTIALS, "refresh_url": f"https://{slow.pair}/refresh"}
+        for _ in range(41):
+            store.submit(parse_spec(hanging), hostile).result()
+        *jobs, has_newer = worker.claim(max_jobs=41)["jobs"]
+        store.credentials.replace(has_newer["job_id"], hostile, b"{}")
+        store.submit(parse_spec(SPEC), served.requester("victim").id).result()
+        of_victim = worker.claim()
+        with ThreadPoolExecutor(40) as threads:
+            calls = [threads.submit(refresh, worker, job) for job in jobs]
+            while slow.accepted < 4:
+                pass
+            answers = [refresh(worker, job).json() for job in (of_victim, has_newer)]
+            assert not any(call.done() for call in calls)
+            assert slow.accepted == 4, "a requester has four threads"
+            may_answer.set()
+        assert [answer["advanced"] for answer in answers] == [False, True]
+
+
+def test_a_refresh_that_waits_for_a_thread_is_not_made_for_a_worker_that_left(store: Store) -> None:
+    may_answer = Event()
+    with (
+        Server(until(may_answer)) as slow,
+        serving(store, egress=EgressPolicy([slow.pair])) as served,
+    ):
+        worker, requester_id = ContractWorker(served), served.requester("studio").id
+        hanging = {**MINIMAL, "credentials": CREDENTIALS, "refresh_url": f"https://{slow.pair}/refresh"}
+        for _ in range(5):
+            store.submit(parse_spec(hanging), requester_id).result()
+        *jobs, left = worker.claim(max_jobs=5)["jobs"]
+        with ThreadPoolExecutor(4) as threads:
+            for job in jobs:
+                threads.submit(refresh, worker, job)
+            while slow.accepted < 4:
+                pass
+            with pytest.raises(httpx.ReadTimeout):
+                worker.http.post(
+                    "/internal/worker/refresh",
+                    json={"worker_id": "w1", **lease(left), "reason": "forbidden", "credential_version": 1},
+                    timeout=0.2,
+                )
+            worker.ok("heartbeat", **lease(left))  # the server has noticed the disconnect before this answer
+            may_answer.set()
+        assert [store.jobs.get(job["job_id"]).refresh_count for job in (*jobs, left)] == [1, 1, 1, 1, 0]
 
 
 def test_an_id_of_a_rival_may_be_any_text(worker: ContractWorker, claimed: Document) -> None:

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.error_codes import ErrorCode, RetryClass
-from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue
+from euterpe.domain.retry import Backoff, JobError
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane
 from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.queue.inbox import ClaimedJob
@@ -26,6 +26,7 @@ from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 from tests.clock import SettableClock
 from tests.engines import empty
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import PATH, new_job
 from tests.store.model import Model, ModelJob
 
@@ -199,31 +200,32 @@ class InboxMachine(RuleBasedStateMachine):
     @rule(data=st.data(), kind=st.sampled_from(RetryClass))
     def fail(self, data: st.DataObject, kind: RetryClass) -> None:
         held = data.draw(st.sampled_from(self.held))
-        decision = self.store.inbox.fail(held.job, ERRORS[kind])
+        answer = fail_job(self.store, held.job, ERRORS[kind])
         job = self._owned(held)
-        assert (decision is not None) is (job is not None), "fenced-writes"
-        if job is None or decision is None:
+        assert (answer is not None) is (job is not None), "fenced-writes"
+        if job is None or answer is None:
             return
         spent = job.attempts >= job.max_attempts
         if job.canceling:
-            assert isinstance(decision, Fail)
+            assert answer.status is JobStatus.FAILED
             self.model.fail(job)
         elif spent or kind is RetryClass.UNRECOVERABLE:
-            assert isinstance(decision, DeadLetter)
+            assert answer.status is JobStatus.DEAD_LETTER
             self.model.fail(job, dead_letter=True)
         elif kind is RetryClass.PERMANENT:
-            assert isinstance(decision, Fail)
+            assert answer.status is JobStatus.FAILED
             self.model.fail(job)
         else:
-            assert isinstance(decision, Requeue)
-            self.model.requeue(job, self.clock.now_ms, self.clock.now_ms + decision.delay_ms)
+            assert answer.status is JobStatus.QUEUED
+            assert answer.next_attempt_at is not None
+            self.model.requeue(job, self.clock.now_ms, answer.next_attempt_at)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         held = data.draw(st.sampled_from(self.held))
         job = self._owned(held)
-        assert self.store.inbox.release(held.job) is (job is not None), "fenced-writes"
+        assert release_job(self.store, held.job) is (job is not None), "fenced-writes"
         if job is None:
             return
         if job.canceling:

@@ -33,6 +33,7 @@ from tests.service.store.processes.invariants import (
 )
 from tests.service.store.processes.process_pool import Child, process_pool_on, receive_any
 from tests.store import outages
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import SPEC, enqueue, new_job
 from tests.store.outages import Fragile
 
@@ -101,8 +102,8 @@ def _calls(store: Store) -> dict[str, Call]:
         "sweep": store.inbox.sweep,
         "heartbeat": lambda: store.inbox.heartbeat([job, other]),
         "advance": lambda: store.inbox.advance([step]),
-        "fail": lambda: store.inbox.fail(other, error),
-        "release": lambda: store.inbox.release(other),
+        "fail": lambda: fail_job(store, other, error),
+        "release": lambda: release_job(store, other),
         "enqueue": lambda: store.enqueue.many([new_job()]),
         "submit": lambda: store.submit(parse_spec(SPEC), "r1", idempotency_key="k").result(),
         "claim events": lambda: store.outbox.claim("d1", 1),

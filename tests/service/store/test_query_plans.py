@@ -20,7 +20,7 @@ from euterpe.store.queue.outbox import Delivery
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
-from tests.store.attempts import completion, failure, key_of, release
+from tests.store.attempts import completion, fail_job, failure, key_of, release
 from tests.store.jobs import enqueue, new_job
 
 # The index that each hot statement must use.
@@ -51,7 +51,7 @@ def busy(store: Store) -> Store:
     for number in range(50):  # with few requesters, the planner would choose an index by requester
         enqueue(store, 4, requester_id=f"small {number}")
     for job in store.inbox.claim("w1", 300):
-        store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
+        fail_job(store, job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
     store.enqueue.many([new_job(group_id=f"album {number % 200}") for number in range(400)])
     store.inbox.claim("w1", 10)
     later = Redeliver(3_600_000, "answered 503")
@@ -85,7 +85,7 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
     jobs = store.inbox.claim("w1", 10)
     store.inbox.heartbeat(jobs)
     store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
-    store.inbox.fail(jobs[6], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
+    fail_job(store, jobs[6], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     report_attempts(store)
     store.inbox.sweep()
     events = store.outbox.claim("d1", 5)
@@ -106,7 +106,7 @@ def report_attempts(store: Store) -> None:
     """Send the statements of remote workers."""
     requests = [ClaimRequest(f"remote {n}", 2, claim_id=f"c{n}") for n in range(3)]
     for _ in range(2):
-        jobs = [job for found in store.inbox.claim_for(requests) for job in found]
+        jobs = [job for found in store.inbox.claim_for(requests) for job in found.jobs]
     assert len(jobs) == 6
     store.attempt_reports.heartbeat(
         [ReportedHeartbeat(key=key_of(job), progress=ProgressFigures(5.0), timings={}) for job in jobs]
@@ -146,7 +146,7 @@ def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Stor
     """
     enqueue(store, 400)
     for job in store.inbox.claim("w1", 300):
-        store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
+        fail_job(store, job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
     store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d0", 200)])
     analyze(store)
     for text, call in statements_of(store).items():

@@ -13,6 +13,7 @@ from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
+from tests.store.attempts import release_job
 from tests.store.jobs import claim_one, enqueue
 
 
@@ -205,7 +206,7 @@ def test_a_cancelled_caller_is_skipped(gate: GatedFlush) -> None:
 def test_single_steps_of_many_jobs_share_commits_and_each_is_fenced(store: Store) -> None:
     enqueue(store, 20)
     jobs = store.inbox.claim("w1", 20)
-    store.inbox.release(jobs[3])
+    release_job(store, jobs[3])
     steps = [
         store.inbox.submit_advance(Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING))
         for job in jobs
@@ -222,18 +223,36 @@ def test_the_same_step_twice_at_once_is_one_step(store: Store) -> None:
     assert [event.type for event in store.jobs.events(job_id)] == ["job.claimed", "job.fetching"]
 
 
-def test_a_batch_gathers_items_for_a_while_and_no_longer_than_until_it_is_full() -> None:
-    batches: list[list[int]] = []
+def gathering(batches: list[list[int]]) -> GroupCommit[int, int]:
+    """Return a group commit that writes a second batch only if it is full, urgent or the last."""
 
     def flush(items: Sequence[int]) -> list[int]:
         batches.append(list(items))
         return list(items)
 
-    commits = GroupCommit(flush, name="gathering", max_batch=3, gather_s=60.0)
+    commits = GroupCommit(flush, name="gathering", max_batch=3, pause_s=60.0)
     commits.start()
-    futures = [commits.submit(number) for number in range(3)]
-    assert [future.result(30) for future in futures] == [0, 1, 2]
-    last = commits.submit(3)
+    assert commits.submit(0).result(30) == 0, "the first item does not wait"
+    return commits
+
+
+def test_a_batch_gathers_items_for_a_while_and_no_longer_than_until_it_is_full() -> None:
+    batches: list[list[int]] = []
+    commits = gathering(batches)
+    futures = [commits.submit(number) for number in (1, 2, 3)]
+    assert [future.result(30) for future in futures] == [1, 2, 3]
+    last = commits.submit(4)
     commits.stop()  # a stop does not wait for more items
+    assert last.result(30) == 4
+    assert batches == [[0], [1, 2, 3], [4]]
+
+
+def test_an_urgent_item_does_not_wait_for_more() -> None:
+    batches: list[list[int]] = []
+    commits = gathering(batches)
+    first, urgent = commits.submit(1), commits.submit(2, is_urgent=True)
+    assert [first.result(30), urgent.result(30)] == [1, 2]
+    last = commits.submit(3)
+    commits.stop()
     assert last.result(30) == 3
-    assert batches == [[0, 1, 2], [3]]
+    assert batches == [[0], [1, 2], [3]]

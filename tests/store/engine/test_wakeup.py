@@ -167,6 +167,56 @@ def test_many_commits_are_one_hint(store: Store, listener: Listener) -> None:
     assert 1 <= hints < 50
 
 
+@pytest.fixture
+def announcer(store: Store) -> Iterator[PostgresAnnouncer]:
+    announcer = PostgresAnnouncer(store.database.engines.write, per_second=10.0, burst=2, clock=lambda: 0.0)
+    yield announcer
+    announcer.stop()
+
+
+def announce_in(announcer: PostgresAnnouncer, store: Store) -> bool:
+    with store.database.engines.write.begin() as connection:
+        return announcer.announce_in(connection, {Topic.INBOX, Topic.OUTBOX})
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_hint_needs_no_transaction_of_its_own(store: Store) -> None:
+    begun: list[object] = []
+    sa.event.listen(store.database.engines.write, "begin", begun.append)
+    sa.event.listen(
+        store.database.engines.write, "before_cursor_execute", lambda *args: begun.append(args[0])
+    )
+    listener = store.database.listen(Topic.INBOX)
+    enqueue(store)
+    assert listener.wait(LONG_S)
+    assert len({id(connection) for connection in begun}) == 1
+    listener.close()
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_too_many_commits_leave_their_hints_to_the_thread(
+    store: Store, announcer: PostgresAnnouncer, listener: Listener
+) -> None:
+    assert [announce_in(announcer, store) for _ in range(4)] == [True, True, False, False]
+    assert listener.wait(LONG_S)
+    assert not listener.wait(0.1)
+    announcer.announce(Topic.INBOX)
+    assert listener.wait(LONG_S)
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_pause_allows_more_hints_in_transactions(store: Store) -> None:
+    now = [0.0]
+    announcer = PostgresAnnouncer(
+        store.database.engines.write, per_second=10.0, burst=2, clock=lambda: now[0]
+    )
+    assert [announce_in(announcer, store) for _ in range(3)] == [True, True, False]
+    now[0] += 0.1
+    assert [announce_in(announcer, store) for _ in range(2)] == [True, False]
+    now[0] += 60.0
+    assert [announce_in(announcer, store) for _ in range(3)] == [True, True, False]
+
+
 @WITH_HINTS
 def test_events_wake_the_dispatcher(store: Store) -> None:
     enqueue(store)

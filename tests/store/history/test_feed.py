@@ -25,6 +25,7 @@ from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from tests.clock import SettableClock
 from tests.engines import Engine, Postgres
+from tests.store.attempts import fail_job
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 ALL = tuple(COLUMNS)
@@ -101,8 +102,10 @@ def test_figures_and_codes_come_out_of_the_documents(store: Store, history: Hist
                 ]
             )
         else:
-            store.inbox.fail(
-                job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "no: it is text", "claimed", RetryClass.PERMANENT)
+            fail_job(
+                store,
+                job,
+                JobError(ErrorCode.SOURCE_NOT_MEDIA, "no: it is text", "claimed", RetryClass.PERMANENT),
             )
     jobs = {row["job_id"]: row for row in read(history, "jobs", Cut(), history.now().cut)}
     attempts = {row["job_id"]: row for row in read(history, "attempts", Cut(), history.now().cut)}

@@ -1,5 +1,6 @@
 """Claims for several workers in one transaction, and claims that are repeated after a lost answer."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
@@ -22,21 +23,25 @@ def ids(jobs: list[ClaimedJob]) -> list[str]:
     return [job.job_id for job in jobs]
 
 
+def claim_for(store: Store, requests: Sequence[ClaimRequest]) -> list[list[ClaimedJob]]:
+    return [result.jobs for result in store.inbox.claim_for(requests)]
+
+
 def claim_with(store: Store, claim_id: str, limit: int = 1, worker_id: str = "w1") -> list[ClaimedJob]:
-    (jobs,) = store.inbox.claim_for([ClaimRequest(worker_id, limit, claim_id=claim_id)])
+    (jobs,) = claim_for(store, [ClaimRequest(worker_id, limit, claim_id=claim_id)])
     return jobs
 
 
 def in_one_transaction(store: Store, claim_id: str) -> list[ClaimedJob]:
     """Claim without a sweep, which would requeue jobs with expired leases."""
     claims = Claims(store.database, JobTransitions(store.database, store.inbox.shares))
-    return claims.take([ClaimRequest("w1", 1, claim_id=claim_id)])[0]
+    return claims.take([ClaimRequest("w1", 1, claim_id=claim_id)])[0].jobs
 
 
 def test_each_worker_gets_its_own_jobs_owner_and_lease(store: Store, clock: SettableClock) -> None:
     job_ids = enqueue(store, 5)
     requests = [ClaimRequest("w1", 2, lease_ms=1_000), ClaimRequest("w2", 1, lease_ms=2_000)]
-    first, second = store.inbox.claim_for([*requests])
+    first, second = claim_for(store, requests)
     assert [ids(first), ids(second)] == [job_ids[:2], job_ids[2:3]]
     for job, worker_id, lease_ms in (
         (first[0], "w1", 1_000),
@@ -59,19 +64,20 @@ def test_a_local_claim_tells_its_attempt_and_the_end_of_its_lease(store: Store, 
 
 def test_the_earlier_of_two_workers_gets_the_only_job(store: Store) -> None:
     (job_id,) = enqueue(store)
-    answers = store.inbox.claim_for([ClaimRequest(f"w{number}", 1) for number in range(3)])
+    answers = claim_for(store, [ClaimRequest(f"w{number}", 1) for number in range(3)])
     assert [ids(jobs) for jobs in answers] == [[job_id], [], []]
 
 
 def test_each_worker_is_served_from_its_queues_in_its_order(store: Store) -> None:
     eu, us, any_ = (enqueue(store, 2, queue=queue) for queue in ("eu", "us", "default"))
-    answers = store.inbox.claim_for(
+    answers = claim_for(
+        store,
         [
             ClaimRequest("w1", 3, ("eu", "default")),
             ClaimRequest("w2", 1, ("us", "default")),
             ClaimRequest("w3", 5, ("default", "us")),
             ClaimRequest("w4", 5, ("eu",)),
-        ]
+        ],
     )
     # The first queue of each worker is served first, so `default` goes to the worker that prefers it.
     assert [ids(jobs) for jobs in answers] == [eu, us[:1], [*any_, *us[1:]], []]
@@ -79,18 +85,18 @@ def test_each_worker_is_served_from_its_queues_in_its_order(store: Store) -> Non
 
 def test_a_queue_is_picked_twice_when_it_is_the_second_choice_of_a_worker(store: Store) -> None:
     jobs = enqueue(store, 4)
-    answers = store.inbox.claim_for([ClaimRequest("w1", 1), ClaimRequest("w2", 2, ("eu", "default"))])
+    answers = claim_for(store, [ClaimRequest("w1", 1), ClaimRequest("w2", 2, ("eu", "default"))])
     assert [ids(found) for found in answers] == [jobs[:1], jobs[1:3]]
 
 
 def test_a_group_admits_no_more_jobs_than_its_limit_to_all_workers_together(store: Store) -> None:
     jobs = enqueue(store, 4, group_id="album", group_limit=1)
-    answers = store.inbox.claim_for([ClaimRequest(f"w{number}", 2) for number in range(3)])
+    answers = claim_for(store, [ClaimRequest(f"w{number}", 2) for number in range(3)])
     assert [ids(found) for found in answers] == [jobs[:1], [], []]
 
 
 def test_no_request_and_a_bad_request_are_handled(store: Store) -> None:
-    assert store.inbox.claim_for([]) == []
+    assert claim_for(store, []) == []
     wrong: list[dict[str, Any]] = [{"worker_id": ""}, {"limit": 0}, {"queues": ("no queue",)}]
     for fields in [*wrong, {"claim_id": "a\0"}]:
         with pytest.raises(InvalidSpec):
@@ -148,7 +154,7 @@ def test_a_claim_whose_attempts_have_ended_gets_nothing(store: Store, clock: Set
 def test_two_requests_with_one_claim_id_share_their_jobs_in_one_call(store: Store) -> None:
     enqueue(store, 3)
     requests = [ClaimRequest("w1", 1, claim_id=name) for name in ("c1", "c1", "c2", "c1")]
-    first, second, other, third = store.inbox.claim_for(requests)
+    first, second, other, third = claim_for(store, requests)
     assert first == second == third
     assert len(first) == len(other) == 1
     assert first != other
@@ -166,10 +172,25 @@ def test_a_duplicated_request_does_not_fail_the_batch_of_the_others(store: Store
         ClaimRequest("w2", 2, claim_id="c2"),
         ClaimRequest("w3", 1),
     ]
-    again, two, other = store.inbox.claim_for(requests)
+    again, two, other = claim_for(store, requests)
     assert [key_of(job) for job in again] == [key_of(first)]
     assert (len(two), len(other)) == (2, 1)
     assert len({job.job_id for job in (*again, *two, *other)}) == 4
+
+
+def test_an_unsure_request_gets_the_jobs_of_its_earlier_claim_only(store: Store) -> None:
+    enqueue(store, 3)
+    (first,) = claim_with(store, "c1")
+    (ended,) = claim_with(store, "c2")
+    store.attempt_ends.complete([completion(ended)])
+    unsure = [ClaimRequest("w1", 5, claim_id=name) for name in ("c1", "c2", "new", None)]
+    taken, again, nothing, new, unnamed = store.inbox.claim_for(
+        [ClaimRequest("w2", 1, claim_id="c3")], unsure
+    )
+    assert (len(taken.jobs), taken.is_repetition) == (1, False)
+    assert ([key_of(job) for job in again.jobs], again.is_repetition) == ([key_of(first)], True)
+    assert nothing == ([], True)
+    assert new == unnamed == ([], False)
 
 
 def test_claim_id_is_never_a_unique_key(store: Store) -> None:
@@ -214,7 +235,7 @@ def test_a_mixed_batch_of_local_and_remote_claims_keeps_one_owner(store: Store) 
     """one-owner"""
     enqueue(store, 6)
     local = store.inbox.claim("local", 2)
-    answers = store.inbox.claim_for([ClaimRequest("w1", 2, claim_id="c1"), ClaimRequest("w2", 2)])
+    answers = claim_for(store, [ClaimRequest("w1", 2, claim_id="c1"), ClaimRequest("w2", 2)])
     taken = [job.job_id for jobs in (local, *answers) for job in jobs]
     assert len(set(taken)) == len(taken) == 6
     assert all(store.jobs.get(job_id).status == JobStatus.CLAIMED for job_id in taken)

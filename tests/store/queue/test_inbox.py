@@ -20,6 +20,7 @@ from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs
 from tests.clock import SettableClock
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, new_job, statuses, waits_for_a_lock
 
 FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
@@ -110,7 +111,7 @@ def test_a_group_runs_as_many_as_its_limit(store: Store) -> None:
     jobs = enqueue(store, 5, group_id="album", group_limit=2)
     running = store.inbox.claim("w1", 10) + store.inbox.claim("w1", 10) + store.inbox.claim("w1", 10)
     assert ids(running) == jobs[:2]
-    store.inbox.fail(running[0], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "processing"))
+    fail_job(store, running[0], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "processing"))
     assert ids(store.inbox.claim("w1", 10)) == jobs[2:3]
 
 
@@ -153,7 +154,7 @@ def test_a_blocked_group_starves_nobody(store: Store) -> None:
 
 def test_a_retried_job_keeps_its_place_in_its_group(store: Store, clock: SettableClock) -> None:
     first, second, third = enqueue(store, 3, group_id="album")
-    store.inbox.fail(claim_one(store), FLAKY)
+    fail_job(store, claim_one(store), FLAKY)
     overtaking = claim_one(store)
     assert overtaking.job_id == second, "a job in backoff blocks no other job"
     clock.advance(1_000)
@@ -172,7 +173,7 @@ def test_hostile_group_names_are_only_names(store: Store) -> None:
 
 def test_an_attempt_is_given_back_with_a_job_that_was_not_worked_on(store: Store) -> None:
     (job_id,) = enqueue(store)
-    assert store.inbox.release(claim_one(store))
+    assert release_job(store, claim_one(store))
     row = store.jobs.get(job_id)
     assert (row.status, row.attempt_count, row.claim_version) == (JobStatus.QUEUED, 0, 1)
     assert [a.outcome for a in store.jobs.attempts(job_id)] == ["released"]
@@ -264,7 +265,7 @@ def test_cancels_retries_claims_and_endings_of_one_group_never_deadlock(store: S
     def work_off() -> None:
         while not all(status in FINISHED for status in statuses(store, jobs)):
             for job in store.inbox.claim("w", 3):
-                store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
+                fail_job(store, job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
 
     def cancel_all(some: list[str]) -> None:
         for job_id in some:
@@ -286,7 +287,7 @@ def test_cancels_retries_claims_and_endings_of_one_group_never_deadlock(store: S
 
 def test_a_job_may_be_handed_back_for_later(store: Store, clock: SettableClock) -> None:
     (job_id,) = enqueue(store)
-    assert store.inbox.release(claim_one(store), delay_ms=5_000)
+    assert release_job(store, claim_one(store), delay_ms=5_000)
     assert store.inbox.claim("w2", 1) == []
     clock.advance(5_000)
     job = claim_one(store, "w2")

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.errors import InvalidTransition
-from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue
+from euterpe.domain.retry import Backoff, JobError
 from euterpe.domain.states import (
     FINISHED,
     IN_PROGRESS,
@@ -18,6 +18,7 @@ from euterpe.domain.states import (
     OutboxStatus,
 )
 from euterpe.store.errors import Conflict, NotFound, StoreError
+from euterpe.store.queue.attempt_answers import EndAnswer
 from euterpe.store.queue.event_rows import EventContext
 from euterpe.store.queue.fairness.fair_shares import FairShares
 from euterpe.store.queue.job_transitions import JobTransitions
@@ -25,6 +26,7 @@ from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from tests.clock import SettableClock
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, event_types, statuses
 
 FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
@@ -144,7 +146,7 @@ def test_the_whole_life_of_a_job_is_five_events_and_one_attempt(store: Store) ->
 
 def test_an_event_carries_the_whole_truth_of_its_moment(store: Store) -> None:
     (job_id,) = enqueue(store, external_id="asset-42")
-    store.inbox.fail(claim_one(store), REFUSED)
+    fail_job(store, claim_one(store), REFUSED)
     claimed, failed = (json.loads(event.payload) for event in store.jobs.events(job_id))
     assert claimed["error"] is None
     assert failed == {
@@ -186,26 +188,32 @@ def test_a_transition_and_its_event_are_one_transaction(store: Store) -> None:
     assert [event.sequence for event in store.jobs.events(job_id)] == [2]
 
 
+def status_after(answer: EndAnswer | None) -> JobStatus | None:
+    return None if answer is None else answer.status
+
+
 def test_a_retryable_failure_waits_its_backoff_and_comes_back(store: Store, clock: SettableClock) -> None:
     (job_id,) = enqueue(store)
-    decision = store.inbox.fail(claim_one(store), FLAKY, timings={"fetch_ms": 12})
-    assert isinstance(decision, Requeue)
+    answer = fail_job(store, claim_one(store), FLAKY, timings={"fetch_ms": 12})
+    assert answer is not None
     row = store.jobs.get(job_id)
-    assert (row.status, row.available_at) == (JobStatus.QUEUED, clock.now_ms + decision.delay_ms)
+    assert (row.status, row.available_at) == (answer.status, answer.next_attempt_at)
+    assert row.status == JobStatus.QUEUED
+    assert clock.now_ms < row.available_at <= clock.now_ms + Backoff().cap_ms
     assert row.last_error == FLAKY.document()
     (attempt,) = store.jobs.attempts(job_id)
     assert (attempt.outcome, attempt.timings) == ("requeued", {"fetch_ms": 12})
     assert store.inbox.claim("w1", 1) == []
-    clock.advance(decision.delay_ms)
+    clock.advance(row.available_at - clock.now_ms)
     assert claim_one(store).attempt_count == 2
     assert event_types(store, job_id) == ["claimed", "queued", "claimed"]
 
 
 def test_a_spent_budget_is_two_transitions_and_two_events(store: Store, clock: SettableClock) -> None:
     (job_id,) = enqueue(store, max_attempts=2)
-    store.inbox.fail(claim_one(store), FLAKY)
+    fail_job(store, claim_one(store), FLAKY)
     clock.advance(Backoff().cap_ms)
-    assert isinstance(store.inbox.fail(claim_one(store), FLAKY), DeadLetter)
+    assert status_after(fail_job(store, claim_one(store), FLAKY)) is JobStatus.DEAD_LETTER
     assert event_types(store, job_id) == ["claimed", "queued", "claimed", "failed", "dead_letter"]
     row = store.jobs.get(job_id)
     assert (row.status, row.attempt_count) == (JobStatus.DEAD_LETTER, 2), "budget"
@@ -213,13 +221,13 @@ def test_a_spent_budget_is_two_transitions_and_two_events(store: Store, clock: S
 
 def test_an_unrecoverable_failure_is_a_dead_letter_at_once(store: Store) -> None:
     (job_id,) = enqueue(store)
-    assert isinstance(store.inbox.fail(claim_one(store), HOPELESS), DeadLetter)
+    assert status_after(fail_job(store, claim_one(store), HOPELESS)) is JobStatus.DEAD_LETTER
     assert event_types(store, job_id) == ["claimed", "failed", "dead_letter"]
 
 
 def test_a_permanent_failure_rests_and_may_be_retried_by_a_person(store: Store) -> None:
     (job_id,) = enqueue(store)
-    assert isinstance(store.inbox.fail(claim_one(store), REFUSED), Fail)
+    assert status_after(fail_job(store, claim_one(store), REFUSED)) is JobStatus.FAILED
     store.control.retry(job_id)
     row = store.jobs.get(job_id)
     assert (row.status, row.finished_at) == (JobStatus.QUEUED, None)
@@ -233,7 +241,7 @@ def test_no_retry_without_budget_and_none_of_what_has_not_failed(store: Store) -
         store.control.retry(job_id)
     job = claim_one(store)
     store.control.cancel(job_id)
-    store.inbox.fail(job, FLAKY)
+    fail_job(store, job, FLAKY)
     with pytest.raises(InvalidTransition, match="all 1 attempts are spent"):
         store.control.retry(job_id)
     with pytest.raises(NotFound):
@@ -270,7 +278,7 @@ def test_a_heartbeat_reports_the_cancel_of_a_running_job(store: Store) -> None:
     assert not store.inbox.heartbeat([job]).cancel_requested
     assert store.control.cancel(job_id) is JobStatus.CLAIMED
     assert store.inbox.heartbeat([job]).cancel_requested == {job_id}
-    assert isinstance(store.inbox.fail(job, FLAKY), Fail), "a canceled job is not requeued"
+    assert status_after(fail_job(store, job, FLAKY)) is JobStatus.FAILED, "a canceled job is not requeued"
     assert store.jobs.get(job_id).error_code == "canceled"
     store.control.retry(job_id)
     assert not store.inbox.heartbeat([claim_one(store)]).cancel_requested, "a retry forgets the cancel"
@@ -290,7 +298,7 @@ def test_a_released_job_that_was_canceled_is_not_queued_again(store: Store) -> N
     (job_id,) = enqueue(store)
     job = claim_one(store)
     store.control.cancel(job_id)
-    assert store.inbox.release(job)
+    assert release_job(store, job)
     assert statuses(store, [job_id]) == [JobStatus.FAILED]
 
 

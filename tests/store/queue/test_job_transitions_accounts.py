@@ -6,6 +6,7 @@ from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.states import JobStatus
 from euterpe.store.store import Store
 from tests.clock import SettableClock
+from tests.store.attempts import release_job
 from tests.store.jobs import advance, claim_one, enqueue
 
 BEAT = {"cpu_seconds": 2.5, "bytes_in": 5_000_000_000, "measured": "last_beat"}
@@ -45,7 +46,7 @@ def test_a_release_carries_the_final_account(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
     store.inbox.heartbeat([job], used={job_id: BEAT})
-    store.inbox.release(job, timings=FINAL)
+    release_job(store, job, timings=FINAL)
     assert timings_of(store, job_id) == [FINAL]
 
 
@@ -53,7 +54,7 @@ def test_a_release_of_a_canceled_job_carries_the_final_account_too(store: Store)
     (job_id,) = enqueue(store)
     job = claim_one(store)
     store.control.cancel(job_id)
-    store.inbox.release(job, timings=FINAL)
+    release_job(store, job, timings=FINAL)
     assert timings_of(store, job_id) == [FINAL]
 
 

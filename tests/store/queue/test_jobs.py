@@ -9,6 +9,7 @@ from euterpe.store.errors import Conflict
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
 from tests.clock import SettableClock
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import advance, claim_one, enqueue
 
 
@@ -43,7 +44,7 @@ def test_the_attempt_counts_and_not_the_job(store: Store, clock: SettableClock, 
     ours = claim_one(store)
     advance(store, other, until=JobStatus.SUCCEEDED)
     clock.advance(1)
-    store.inbox.release(ours)
+    release_job(store, ours)
     clock.advance(1)
     again = claim_one(store)
     assert again.job_id == ours.job_id
@@ -53,7 +54,7 @@ def test_the_attempt_counts_and_not_the_job(store: Store, clock: SettableClock, 
 def test_a_job_that_failed_describes_no_object(store: Store, other: ClaimedJob) -> None:
     enqueue(store)
     ours = claim_one(store)
-    store.inbox.fail(other, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
+    fail_job(store, other, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     assert is_rival(store, ours, other) is False
 
 

@@ -13,6 +13,7 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import advance, claim_one, enqueue, event_types
 
 FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
@@ -21,8 +22,8 @@ WRITES: dict[str, Callable[[Store, ClaimedJob], object]] = {
     "advance": lambda store, job: store.inbox.advance(
         [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)]
     ),
-    "fail": lambda store, job: store.inbox.fail(job, FLAKY) is not None,
-    "release": lambda store, job: store.inbox.release(job),
+    "fail": lambda store, job: fail_job(store, job, FLAKY) is not None,
+    "release": release_job,
     "heartbeat": lambda store, job: store.inbox.heartbeat([job]).held,
 }
 
@@ -68,7 +69,7 @@ def test_a_heartbeat_does_not_revive_a_lease_that_has_run_out(store: Store, cloc
 def test_one_heartbeat_serves_all_the_jobs_of_a_worker(store: Store, clock: SettableClock) -> None:
     enqueue(store, 5)
     jobs = store.inbox.claim("w1", 5, lease_ms=1_000)
-    store.inbox.fail(jobs[0], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
+    fail_job(store, jobs[0], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     clock.advance(500)
     assert store.inbox.heartbeat(jobs, lease_ms=1_000).held == {job.job_id for job in jobs[1:]}
     clock.advance(800)

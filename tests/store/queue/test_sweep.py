@@ -1,6 +1,7 @@
 """SweepTimer: claims without rows lead to a sweep, and claims with rows lead to sweeps at a limited rate."""
 
 import pytest
+import sqlalchemy as sa
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.states import JobStatus
@@ -157,6 +158,20 @@ def test_without_a_grace_period_the_first_sweep_revokes_expired_leases(
     clock.advance(1_001)
     store.inbox.sweep()
     assert statuses(store, [job_id]) == [JobStatus.QUEUED]
+
+
+def test_a_sweep_without_work_is_one_transaction(store: Store, clock: SettableClock) -> None:
+    begun: list[object] = []
+    sa.event.listen(store.database.engines.write, "begin", begun.append)
+    assert store.inbox.sweep() == 0
+    assert len(begun) == 1
+    expired, due = enqueue(store), enqueue(store, not_before=clock.now_ms + 1_000)
+    claim_one(store, lease_ms=1_000)
+    clock.advance(1_001)
+    begun.clear()
+    assert store.inbox.sweep() == 2
+    assert len(begun) == 3, "a step that has locked rows ends its transaction"
+    assert statuses(store, [*expired, *due]) == [JobStatus.QUEUED] * 2
 
 
 def test_the_store_passes_its_grace_period_on(url: str, ring: LocalKeyRing, clock: SettableClock) -> None:

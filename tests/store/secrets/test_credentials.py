@@ -21,6 +21,7 @@ from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, metadata, webhook_secrets
 from tests.clock import SettableClock
 from tests.key_providers import CheckedKeyRing, WatchedKeyProvider
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 CANARY = "canary-5f2c7e"
@@ -68,7 +69,7 @@ def test_only_the_owner_of_the_job_gets_the_plaintext(store: Store, job: Claimed
     secret, version = store.credentials.open(job)
     assert version == 1
     assert join_secrets(dict(job.spec), secret) == SEALED
-    assert store.inbox.release(job)
+    assert release_job(store, job)
     with pytest.raises(Conflict, match="not owned"):
         store.credentials.open(job)
 
@@ -84,7 +85,7 @@ def test_plaintext_nowhere_in_any_table(store: Store) -> None:
     job_id = store.submit(SEALED, made.requester_id, idempotency_key="k").result(timeout=60).job_id
     first = claim_one(store)
     store.credentials.replace(job_id, made.requester_id, f"{CANARY}-new".encode())
-    store.inbox.fail(first, REFUSED)
+    fail_job(store, first, REFUSED)
     secret = store.requesters.rotate_secret(made.requester_id, old_valid_ms=1_000)
     key = store.requesters.rotate_key(made.requester_id, old_valid_ms=1_000)
     hidden = (CANARY, made.webhook_secret, made.api_key[17:], secret, key[17:])
@@ -174,7 +175,7 @@ def test_refreshes_have_a_budget_of_their_own(store: Store, job: ClaimedJob) -> 
     assert [store.credentials.begin_refresh(job, 2) for _ in range(3)] == [True, True, False]
     row = stored(store, job.job_id)
     assert (row.refresh_count, row.attempt_count) == (2, 1)
-    store.inbox.release(job)
+    release_job(store, job)
     with pytest.raises(Conflict):
         store.credentials.begin_refresh(job, 9)
 
@@ -184,7 +185,7 @@ def test_a_job_that_is_over_forgets_its_credentials(store: Store, job: ClaimedJo
     if end is JobStatus.SUCCEEDED:
         advance(store, job, until=end)
     else:
-        store.inbox.fail(job, REFUSED if end is JobStatus.FAILED else HOPELESS)
+        fail_job(store, job, REFUSED if end is JobStatus.FAILED else HOPELESS)
     row = stored(store, job.job_id)
     assert row.status == end
     sealed = (row.storage_creds_encrypted, row.storage_creds_dek_wrapped, row.storage_creds_kek_id)
@@ -298,7 +299,7 @@ def test_a_retry_may_refresh_anew(store: Store) -> None:
     job = claim_one(store)
     assert store.credentials.begin_refresh(job, 1)
     assert not store.credentials.begin_refresh(job, 1)
-    store.inbox.fail(job, JobError(ErrorCode.SOURCE_FORBIDDEN, "…", "claimed", RetryClass.PERMANENT))
+    fail_job(store, job, JobError(ErrorCode.SOURCE_FORBIDDEN, "…", "claimed", RetryClass.PERMANENT))
     store.control.retry(job_id)
     assert store.credentials.begin_refresh(claim_one(store, "w2"), 1)
 
@@ -307,7 +308,7 @@ def test_what_can_never_run_again_takes_no_new_credentials(store: Store) -> None
     job_id = submit(store, max_attempts=1)
     job = claim_one(store)
     store.control.cancel(job_id)
-    store.inbox.fail(job, REFUSED)
+    fail_job(store, job, REFUSED)
     row = stored(store, job_id)
     assert (row.status, row.storage_creds_encrypted) == (JobStatus.FAILED, None)
     with pytest.raises(Conflict, match="failed"):

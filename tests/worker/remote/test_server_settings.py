@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.worker.remote.server_settings import ServerSettings, ServerSettingsError
+from euterpe.worker.remote.server_settings import ServerSettings, ServerSettingsError, new_client
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,20 @@ def test_no_proxy_of_the_environment_sees_plain_http(api_key: str) -> None:
 
 def test_no_text_form_shows_the_key(api_key: str) -> None:
     assert api_key not in repr(ServerSettings("https://e.example", api_key))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "socks5://user:s3cret@127.0.0.1:1"),
+        ("HTTPS_PROXY", "ftp://x"),
+        ("SSL_CERT_FILE", "/nope"),
+    ],
+)
+def test_a_setting_of_the_environment_that_is_not_usable_is_named(
+    monkeypatch: pytest.MonkeyPatch, api_key: str, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ServerSettingsError, match=name) as refused:
+        new_client(ServerSettings("https://e.example", api_key), 1)
+    assert "s3cret" not in str(refused.value)

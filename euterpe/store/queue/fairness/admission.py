@@ -76,9 +76,15 @@ class Admission:
         """
         return self._make_ready(connection, self.groups.next_in_line(connection, groups, locked=locked))
 
-    def promote_due(self, connection: sa.Connection, limit: int) -> int:
-        """Move due jobs (those that `DueRows.pick` returns) out of the lane `delayed`; return how many."""
-        due = self._of_free_groups(connection, self._due.pick(connection, limit))
+    def promote_due(self, connection: sa.Connection, limit: int) -> int | None:
+        """Move due jobs (those that `DueRows.pick` returns) out of the lane `delayed`; return how many.
+
+        Return None if no job is due, so that no row was locked.
+        """
+        picked = self._due.pick(connection, limit)
+        if not picked:
+            return None
+        due = self._of_free_groups(connection, picked)
         due = self._of_free_shares(connection, due)
         grouped = [row for row in due if row.group_id is not None]
         if grouped:

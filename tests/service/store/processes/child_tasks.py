@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from euterpe.domain.error_codes import ErrorCode, RetryClass
-from euterpe.domain.retry import DeadLetter, Delivered, JobError, Redeliver, Requeue
+from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import IN_PROGRESS, JobStatus, OutboxStatus
 from euterpe.store.engine.wakeup import Topic
@@ -23,6 +23,7 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.queue.transition import Transition
 from tests.service.store.processes.child_process import ParentChannel
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import PATH, advance, new_job
 
 Pair = tuple[str, int]  # the key and the claim_version of a claimed row
@@ -262,11 +263,11 @@ def _try_writes(parent: ParentChannel, job: ClaimedJob, status: JobStatus) -> It
         yield "heartbeat"
     if inbox.advance([Transition.advance(job, status, PATH[PATH.index(status) + 1])]):
         yield "advance"
-    if inbox.fail(job, _error(status, RetryClass.TRANSIENT)) is not None:
+    if fail_job(parent.store, job, _error(status, RetryClass.TRANSIENT)) is not None:
         yield "failure"
-    if inbox.fail(job, _error(status, RetryClass.UNRECOVERABLE)) is not None:
+    if fail_job(parent.store, job, _error(status, RetryClass.UNRECOVERABLE)) is not None:
         yield "dead letter"
-    if inbox.release(job):
+    if release_job(parent.store, job):
         yield "release"
 
 
@@ -289,7 +290,7 @@ def _release_or_fail_some(
     for job in jobs:
         draw = rng.random()
         if draw < plan.release_rate:
-            _report(parent, job, [JobStatus.QUEUED] if parent.store.inbox.release(job) else None)
+            _report(parent, job, [JobStatus.QUEUED] if release_job(parent.store, job) else None)
         elif draw < plan.release_rate + plan.fail_rate:
             _report(parent, job, _fail(parent, job, source))
         else:
@@ -309,7 +310,7 @@ def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> 
         case "fail":
             accepted = _fail(parent, job, JobStatus.CLAIMED)
         case "release":
-            accepted = [JobStatus.QUEUED] if parent.store.inbox.release(job) else None
+            accepted = [JobStatus.QUEUED] if release_job(parent.store, job) else None
         case "heartbeat":
             parent.store.inbox.heartbeat([job], lease_ms=1)
     _report(parent, job, accepted)
@@ -317,15 +318,10 @@ def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> 
 
 
 def _fail(parent: ParentChannel, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] | None:
-    match parent.store.inbox.fail(job, _error(phase, RetryClass.TRANSIENT)):
-        case None:
-            return None
-        case Requeue():
-            return [JobStatus.QUEUED]
-        case DeadLetter():
-            return [JobStatus.FAILED, JobStatus.DEAD_LETTER]
-        case _:
-            return [JobStatus.FAILED]
+    answer = fail_job(parent.store, job, _error(phase, RetryClass.TRANSIENT))
+    if answer is None:
+        return None
+    return [JobStatus.FAILED, answer.status] if answer.status is JobStatus.DEAD_LETTER else [answer.status]
 
 
 def _error(phase: JobStatus, retry_class: RetryClass) -> JobError:

@@ -20,6 +20,7 @@ from tests.service.store.processes import kill_points
 from tests.service.store.processes.child_process import open_store
 from tests.service.store.processes.invariants import check_events, check_integrity, read_lives
 from tests.service.store.processes.process_pool import ProcessPool
+from tests.store.attempts import failure, release
 from tests.store.jobs import advance, claim_one, enqueue, new_job
 
 TABLES = (inbox_jobs, job_attempts, job_outbox_events, job_groups, idempotency_keys)
@@ -56,16 +57,16 @@ def _succeed(store: Store) -> StoreCall:
 
 
 def _requeue(store: Store) -> StoreCall:
-    return "inbox.fail", (_claimed_job(store, until=JobStatus.PROCESSING), PASSING), {}
+    return "attempt_ends.end", ([failure(_claimed_job(store, until=JobStatus.PROCESSING), PASSING)],), {}
 
 
 def _dead_letter(store: Store) -> StoreCall:
     """Prepare a failure that makes two transitions and two events in one transaction."""
-    return "inbox.fail", (_claimed_job(store, until=JobStatus.PROCESSING), FATAL), {}
+    return "attempt_ends.end", ([failure(_claimed_job(store, until=JobStatus.PROCESSING), FATAL)],), {}
 
 
 def _release(store: Store) -> StoreCall:
-    return "inbox.release", (_claimed_job(store),), {}
+    return "attempt_ends.end", ([release(_claimed_job(store))],), {}
 
 
 def _sweep(store: Store) -> StoreCall:

@@ -19,6 +19,7 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 from tests.clock import SettableClock
+from tests.store.attempts import fail_job, release_job
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, new_job, statuses
 
 FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
@@ -90,7 +91,7 @@ def test_a_retry_takes_a_new_turn(store: Store, clock: SettableClock) -> None:
     """If retries kept their old ranks, jobs that fail quickly would run before new jobs again and again."""
     enqueue(store, 30, requester_id="failing", max_attempts=100)
     for job in store.inbox.claim("w1", 30):
-        store.inbox.fail(job, FLAKY)
+        fail_job(store, job, FLAKY)
     enqueue(store, 60, requester_id="steady")
     claim_each(store, 30)
     clock.advance(900_000)
@@ -143,7 +144,7 @@ def test_a_job_that_was_handed_back_keeps_its_turn(store: Store) -> None:
     enqueue(store, 1, requester_id="small")
     held = next(job for job in claim_each(store, 2) if job.requester_id == "small")
     enqueue(store, 50, requester_id="other")
-    assert store.inbox.release(held)
+    assert release_job(store, held)
     assert "small" in owners(claim_each(store, 3))
 
 
@@ -353,7 +354,7 @@ def test_a_cap_holds_for_groups_retries_and_delayed_jobs(
         advance(store, job, until=JobStatus.SUCCEEDED)
     assert statuses(store, [first]) == [JobStatus.SUCCEEDED]
     (failed,) = enqueue(store, 1, requester_id=newsroom)
-    store.inbox.fail(claim_one(store), JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
+    fail_job(store, claim_one(store), JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
     enqueue(store, 1, requester_id=newsroom)
     running = claim_one(store)
     store.control.retry(failed)
