@@ -14,7 +14,7 @@ from euterpe.worker.remote.server_settings import ServerSettings, ServerSettings
 from euterpe.worker.worker import REMOTE_TIMINGS, Worker
 
 _log = structlog.get_logger(__name__)
-# In addition to one connection per slot: the claim, its release, the heartbeat, and a heartbeat with early
+# In addition to two attempts for each slot: the claim, its release, the heartbeat, and a heartbeat with early
 # progress.
 _MORE_CONNECTIONS = 4
 
@@ -33,7 +33,7 @@ class RemoteWorker:
         It is no error if the server does not answer or refuses the key, because the worker retries.
         """
         settings, parts = self._settings, self._parts
-        connection = open_connection(settings, connections=settings.worker_slots + _MORE_CONNECTIONS)
+        connection = open_connection(settings, connections=2 * settings.worker_slots + _MORE_CONNECTIONS)
         parts.callback(connection.close)
         egress = parts.enter_context(Egress(egress_policy(settings)))
         plane = HttpPlane(connection, worker_id=worker_id(), queues=settings.worker_queues)

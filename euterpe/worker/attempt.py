@@ -176,7 +176,9 @@ class Attempt:
             (folder / "source").unlink(missing_ok=True)
             marks.remove()
             self._room.hold(sum(file.path.stat().st_size for file in made.files))
+            self._room.shrink()
             self._recorder.advance(JobStatus.UPLOADING, warnings=_documents(made.warnings))
+            self._control.leave_slot()
             with self._meter.phase("upload"):
                 stored = self._upload_all(access, made.files, early)
         self._meter.note(bytes_out=sum(done.size_bytes for done in stored))

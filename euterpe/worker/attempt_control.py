@@ -78,8 +78,9 @@ class AttemptControl:
         clock: Clock = time.monotonic,
         *,
         keys_wait_s: float = _KEYS_WAIT_S,
+        on_uploading: Callable[["AttemptControl"], None] = lambda _: None,
     ) -> None:
-        self.job, self._keys_wait_s = job, keys_wait_s
+        self.job, self._keys_wait_s, self._on_uploading = job, keys_wait_s, on_uploading
         self.clock, self._ends_at, self._timeout_s = clock, clock() + timeout_s, timeout_s
 
         self.meter = UsageMeter()
@@ -92,6 +93,10 @@ class AttemptControl:
             raise self._end
         if self.clock() > self._ends_at:
             raise AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} seconds")
+
+    def leave_slot(self) -> None:
+        """Give the slot to another attempt, because this attempt has only to upload its outputs."""
+        self._on_uploading(self)
 
     def wait(self, seconds: float) -> None:
         """Sleep for `seconds`. Raise as soon as the attempt must stop."""

@@ -216,6 +216,10 @@ class DiskReservation:
             raise TooLargeForWorker(_OVER_ITS_SHARE)
         self._ledger.grow(self)
 
+    def shrink(self) -> None:
+        """Give up the unused part, because the attempt will write no more files."""
+        self.reserved = self.used
+
     def check(self) -> None:
         """Raise when the disk is below its reserve.
 

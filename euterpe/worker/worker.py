@@ -43,8 +43,9 @@ REMOTE_TIMINGS = WorkerTimings(claim_wait_s=25.0)
 class Worker:
     """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains.
 
-    `pool` has a thread for each slot. The worker closes the pool and its control plane when it stops. `clock`
-    measures the time of the attempts.
+    An attempt leaves its slot when it has only to upload its outputs, so that the slot encodes the next job
+    meanwhile. `pool` has two threads for each slot. The worker closes the pool and its control plane when it
+    stops. `clock` measures the time of the attempts.
     """
 
     def __init__(
@@ -60,8 +61,12 @@ class Worker:
         self._tools, self._slots = tools, slots
         self._timings, self._clock = timings, clock
         self.lease_keeper = JobLeaseKeeper(tools.plane, interval_ms=heartbeat_ms)
-        self._pool = pool or ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
-        self._busy: set[Future[None]] = set()
+        # As many attempts as there are slots may upload beside the slots. More would take more memory: an
+        # upload holds up to 32 MiB.
+        self._most = 2 * slots
+        self._pool = pool or ThreadPoolExecutor(self._most, thread_name_prefix="euterpe-slot")
+        self._busy: dict[Future[None], AttemptControl] = {}
+        self._uploading = set[AttemptControl]()  # those of `_busy` that have left their slots
         self._gate = ClaimGate(tools.self_check, tools.disk)
         self._drains_since = float("inf")
         self._changed = threading.Condition()
@@ -109,14 +114,18 @@ class Worker:
 
     def _claim_once(self) -> float | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._loop.is_stopping or len(self._busy) < self._slots)
+            self._changed.wait_for(lambda: self._loop.is_stopping or self._free_slots() > 0)
             if self._loop.is_stopping:
                 return None
-            free = self._slots - len(self._busy)
+            free = self._free_slots()
         # Claim again until a claim finds nothing. A claim that finds nothing may run a sweep, so that the
         # next claim need not sweep first.
         self._fill_slots(free)
         return 0.0
+
+    def _free_slots(self) -> int:
+        in_slots = len(self._busy) - len(self._uploading)
+        return min(self._slots - in_slots, self._most - len(self._busy))
 
     def _pause_claims(self, error: Exception) -> float:
         """Log the error and return the pause before the next claim.
@@ -156,20 +165,26 @@ class Worker:
                 raise
 
     def _begin(self, job: LeasedJob) -> None:
-        control = AttemptControl(job, _timeout_s(job), self._clock)
+        control = AttemptControl(job, _timeout_s(job), self._clock, on_uploading=self._leave_slot)
         self.lease_keeper.keep(control)
         try:
             with self._changed:
                 future = self._pool.submit(self._run, control)
-                self._busy.add(future)
+                self._busy[future] = control
         except BaseException:
             self.lease_keeper.drop(control)
             raise
         future.add_done_callback(self._end)
 
+    def _leave_slot(self, control: AttemptControl) -> None:
+        with self._changed:
+            self._uploading.add(control)
+            self._changed.notify_all()
+        self._tools.plane.wake()
+
     def _end(self, future: "Future[None]") -> None:
         with self._changed:
-            self._busy.discard(future)
+            self._uploading.discard(self._busy.pop(future))
             self._changed.notify_all()
         self._tools.plane.wake()
 

@@ -61,6 +61,17 @@ def test_an_announced_size_is_reserved_with_half_as_much_for_its_outputs(ledger:
     assert ledger.free_slots() == 2
 
 
+def test_an_upload_holds_only_its_outputs(disk: Disk, ledger: DiskLedger) -> None:
+    job = ledger.open()
+    job.reserve(120 * MIB)
+    disk.write(job, 150 * MIB)
+    disk.free += 120 * MIB  # the source is removed
+    job.hold(30 * MIB)
+    job.shrink()
+    assert (job.used, job.reserved) == (30 * MIB, 30 * MIB)
+    assert ledger.free_slots() == 4, "the last of these gets less than a share"
+
+
 def test_fair_whatever_a_job_announces_another_can_begin(ledger: DiskLedger) -> None:
     job = ledger.open()
     job.reserve(350 * MIB)

@@ -1,9 +1,10 @@
-"""Tests of a running worker: lost keys, key rotation and a broken listener delay no other job."""
+"""Tests of a running worker: its slots, and faults and key rotations that delay no other job."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from euterpe.domain.leased_job import LeasedJob
 from euterpe.domain.release_limits import ReleaseLimits
 from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
-from euterpe.domain.states import FINISHED
+from euterpe.domain.states import FINISHED, JobStatus
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
@@ -56,12 +57,13 @@ def wait_for_end(store: Store, job_id: str) -> JobRow:
 def submit_sound(store: Store, clips: Clips, tmp_path: Path) -> Callable[[], str]:
     """Return a function that submits a job without credentials."""
     (tmp_path / "sound.m4a").write_bytes(clips.make("sound.m4a").read_bytes())
-    urls = {
-        "source": {"url": f"file://{tmp_path}/sound.m4a"},
-        "output": {"url": f"file://{tmp_path}/out/"},
-    }
-    spec = parse_spec({**urls, **SOUND})
-    return lambda: store.submit(spec, "r1").result(timeout=60).job_id
+    source, numbers = {"url": f"file://{tmp_path}/sound.m4a"}, count()
+
+    def submit_sound() -> str:
+        urls = {"source": source, "output": {"url": f"file://{tmp_path}/out-{next(numbers)}/"}}
+        return store.submit(parse_spec({**urls, **SOUND}), "r1").result(timeout=60).job_id
+
+    return submit_sound
 
 
 def test_jobs_whose_key_is_lost_delay_no_other(
@@ -139,3 +141,51 @@ def test_a_claim_may_wait_longer_than_the_pause_after_a_failure(
     with running_worker(tools, timings=timings):
         assert came_again.wait(60)
     assert set(waits) == {3600.0}
+
+
+class CountedPlane:
+    """Count the attempts of a worker with one slot, and let two of them publish only together."""
+
+    def __init__(self, plane: StorePlane, patch: pytest.MonkeyPatch) -> None:
+        self._plane, self._claim, self._advance = plane, plane.claim, plane.advance
+        self._prove, self._succeed = plane.prove, plane.succeed
+        self.claimed = self.uploading = self.succeeded = 0
+        self.claims = list[tuple[int, int]]()  # the attempts in the slot and in all, after a claim
+        self._pair, self._lock = threading.Barrier(2), threading.Lock()
+        for name in ("claim", "advance", "prove", "succeed"):
+            patch.setattr(plane, name, getattr(self, name))
+
+    def claim(self, limit: int, *, wait_s: float) -> Sequence[LeasedJob]:
+        self.claims.append((self.claimed - self.uploading + limit, self.claimed - self.succeeded + limit))
+        jobs = self._claim(limit, wait_s=wait_s)
+        self.claimed += len(jobs)
+        return jobs
+
+    def advance(self, job: LeasedJob, source: JobStatus, target: JobStatus, values: Any) -> bool:
+        with self._lock:
+            self.uploading += target is JobStatus.UPLOADING
+        return self._advance(job, source, target, values)
+
+    def prove(self, job: LeasedJob, *, refers: bool) -> bool:
+        self._pair.wait(60)
+        return self._prove(job, refers=refers)
+
+    def succeed(self, *arguments: Any) -> bool:
+        with self._lock:
+            self.succeeded += 1
+        return self._succeed(*arguments)
+
+
+def test_an_upload_leaves_its_slot_to_one_more_attempt(
+    store: Store,
+    plane: StorePlane,
+    tools: Tools,
+    submit_sound: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = CountedPlane(plane, monkeypatch)
+    with running_worker(tools):
+        ended = [wait_for_end(store, job_id) for job_id in [submit_sound() for _ in range(4)]]
+    assert {job.status for job in ended} == {"succeeded"}
+    assert max(counted.claims) == (1, 2), "the slot runs one attempt, and one more attempt may upload"
+    assert {in_slot for in_slot, _ in counted.claims} == {1}

@@ -9,6 +9,7 @@ import ctypes
 import os
 import resource
 import signal
+import stat
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
@@ -149,7 +150,7 @@ def _landlock_version() -> int:
     return int(_libc.syscall(_CREATE_RULESET, None, 0, 1))
 
 
-def restrict_files(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
+def restrict_files(*, readable: Iterable[str], writable: Iterable[str]) -> None:
     """Restrict this process by Landlock to these paths, and forbid TCP. Do nothing without Landlock.
 
     Call `drop_capabilities` first.
@@ -169,13 +170,13 @@ def restrict_files(*, readable: Iterable[Path], writable: Iterable[Path]) -> Non
     os.close(ruleset)
 
 
-def _allow(ruleset: int, path: Path, rights: int) -> None:
+def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:  # /lib64 does not exist on every system
         return
     try:
-        if not path.is_dir():
+        if not stat.S_ISDIR(os.fstat(beneath).st_mode):
             rights &= _FILE_RIGHTS
         rule = struct.pack("=Qi", rights, beneath)
         _check(_libc.syscall(_ADD_RULE, ruleset, 1, rule, 0), "landlock")

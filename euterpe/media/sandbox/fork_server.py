@@ -58,7 +58,7 @@ class _ForkServer:
         self._has_own_namespaces = confine.enter_empty_network_namespace()
         confine.drop_capabilities()
         confine.forbid_inspection()
-        self._filters = seccomp.can_filter()
+        self._filters = seccomp.child_filters()
 
     def run(self) -> None:
         _send(
@@ -66,7 +66,7 @@ class _ForkServer:
             {
                 "no_network": self._has_own_namespaces,
                 "no_files": confine.can_hide_files(),
-                "few_system_calls": self._filters,
+                "few_system_calls": self._filters is not None,
             },
         )
         while not self._control_closed:
@@ -185,7 +185,12 @@ def _kill(pid: int) -> None:
 
 
 def _run_child(
-    channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool, filters: bool
+    channel: socket.socket,
+    fds: Sequence[int],
+    parent: int,
+    *,
+    count_processes: bool,
+    filters: seccomp.ChildFilters | None,
 ) -> None:
     """Confine this process, then execute the program or run the task of the order. Never return.
 
@@ -205,16 +210,16 @@ def _run_child(
         line = _keep_only(channel, dict(zip(order["targets"], given, strict=True)))
         os.nice(_NICE)
         confine.restrict_files(
-            readable=[Path(path) for path in order["readable"]],
-            writable=[Path()] if order["writable"] else [],
+            readable=order["readable"],
+            writable=["."] if order["writable"] else [],
         )
         confine.set_resource_limits(
             confine.ResourceLimits(**order["limits"]), count_processes=count_processes
         )
         argv = order.get("argv")
-        if filters:
+        if filters is not None:
             # Install the filter last, because it refuses the system calls of the steps above.
-            seccomp.install_child_filter(executes=bool(argv))
+            filters.install(executes=bool(argv))
         if argv:
             os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is wanted
         # From here on this process parses media. A compromised parser, or an exception that media provokes,

@@ -12,6 +12,7 @@ import errno
 import os
 import platform
 import struct
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ REFUSE, NO_SUCH_CALL = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 # Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _FIRST_X32_NUMBER = 0x40000000
+# A pid that no process has (Linux has at most 2**22), and that is no other constant of a filter.
+_ANY_PID = 0x7ABCDEF1
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, constant
 
@@ -54,9 +57,37 @@ def can_filter() -> bool:
     return ctypes.get_errno() == errno.EFAULT and platform.machine() in ARCHITECTURES
 
 
-def install_child_filter(*, executes: bool) -> None:
-    """Permanently allow this process, and a program that it executes, only the calls of the table."""
-    install(program_for(ARCHITECTURES[platform.machine()], os.getpid(), executes=executes))
+def child_filters() -> "ChildFilters | None":
+    """Return the filters of this architecture, or None if it or the kernel does not support them."""
+    return ChildFilters(ARCHITECTURES[platform.machine()]) if can_filter() else None
+
+
+class ChildFilters:
+    """The filters of all children, assembled once, because this takes 0.9 ms and copies 130 pages.
+
+    A child only puts in its own pid.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        self._programs = {
+            executes: array("I", program_for(architecture, _ANY_PID, executes=executes))
+            for executes in (False, True)
+        }
+        self._places = {
+            executes: [place for place in range(1, len(words), 2) if words[place] == _ANY_PID]
+            for executes, words in self._programs.items()
+        }
+
+    def install(self, *, executes: bool) -> None:
+        """Permanently allow this process, and a program that it executes, only the calls of the table."""
+        install(self.program(os.getpid(), executes=executes))
+
+    def program(self, pid: int, *, executes: bool) -> bytes:
+        """Return the filter of the child `pid`."""
+        words = self._programs[executes][:]
+        for place in self._places[executes]:
+            words[place] = pid
+        return words.tobytes()
 
 
 def program_for(architecture: Architecture, pid: int, *, executes: bool) -> bytes:

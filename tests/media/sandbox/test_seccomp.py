@@ -162,6 +162,14 @@ def test_nothing_but_the_table_is_allowed(architecture: seccomp.Architecture, pr
         assert (verdict == seccomp.NO_SUCH_CALL) == (number not in known), number
 
 
+def test_a_child_only_puts_its_pid_into_its_filter(architecture: seccomp.Architecture) -> None:
+    filters = seccomp.ChildFilters(architecture)
+    for executes in (False, True):
+        for pid in (1, 4711, 2**22):
+            expected = seccomp.program_for(architecture, pid, executes=executes)
+            assert filters.program(pid, executes=executes) == expected
+
+
 def test_another_architecture_ends_the_process(architecture: seccomp.Architecture, program: bytes) -> None:
     # i386, the other one of x86-64 and arm64, and no architecture
     for other in (0x40000003, 0xC000003E ^ 0xC00000B7 ^ architecture.audit, 0):
