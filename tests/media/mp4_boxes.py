@@ -1,6 +1,8 @@
 """Helpers that edit MP4 files box by box."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from struct import pack
 
 _PARENTS = (b"moov", b"trak", b"mdia", b"minf", b"dinf")
 
@@ -42,6 +44,43 @@ def with_crop(film: bytes, width: int, height: int) -> bytes:
             fractions = (width, 1, height, 1, 0, 1, 0, 1)
             crop = _box(b"clap", b"".join(number.to_bytes(4, "big") for number in fractions))
             body = body[:8] + _box(b"avc1", body[16:] + crop)
+        out += _box(kind, body)
+        position += size
+    return out
+
+
+def with_edits(film: bytes, edits: Sequence[tuple[int, int]]) -> bytes:
+    """Return the film with this edit list in each track: durations in milliseconds, and times of the media.
+
+    The index must be the last box, as in `with_outside_data`.
+    """
+    rows = b"".join(pack(">IiI", *edit, 1 << 16) for edit in edits)
+    edit_list = _box(b"edts", _box(b"elst", pack(">II", 0, len(edits)) + rows))
+    out, position = b"", 0
+    while position < len(film):
+        size = int.from_bytes(film[position : position + 4], "big")
+        kind, body = film[position + 4 : position + 8], film[position + 8 : position + size]
+        if kind in (b"moov", b"trak"):
+            body = with_edits(body, edits) + (edit_list if kind == b"trak" else b"")
+        if kind != b"edts":
+            out += _box(kind, body)
+        position += size
+    return out
+
+
+def with_second_description(film: bytes) -> bytes:
+    """Return the film with its description of samples twice, of which only the first is used.
+
+    The index must be the last box, as in `with_outside_data`.
+    """
+    out, position = b"", 0
+    while position < len(film):
+        size = int.from_bytes(film[position : position + 4], "big")
+        kind, body = film[position + 4 : position + 8], film[position + 8 : position + size]
+        if kind in (*_PARENTS, b"stbl"):
+            body = with_second_description(body)
+        elif kind == b"stsd":
+            body = pack(">II", 0, 2) + 2 * body[8:]
         out += _box(kind, body)
         position += size
     return out

@@ -15,7 +15,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.planning.text_inputs import text_inputs
 from euterpe.media.planning.tree import Command, File, Plan, output_of
 from euterpe.media.sandbox.child import HELPER_TIMEOUT_S
-from euterpe.media.sandbox.child_results import Whole, checked
+from euterpe.media.sandbox.child_results import Flag, Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox, reopened
 from euterpe.media.whitelist import MAX_STREAMS
 
@@ -26,6 +26,8 @@ _READ_BYTES_PER_SECOND = 25_000_000
 # AV1.
 _SAME_BYTES = frozenset({"h264", "hevc", "aac", "opus", "mp3", "flac"})
 _SAME_FRAMING = frozenset({"mov", "matroska", "mp3", "flac", "ogg"})
+# The container whose index has the position and the size of each packet.
+_INDEXED = "mov"
 
 
 @with_config(extra="forbid")
@@ -39,6 +41,7 @@ class _Digest:
 
 _Digests = Annotated[tuple[_Digest, ...], Items(0, MAX_STREAMS)]
 _OF_SOURCE: TypeAdapter[tuple[_Digest, ...]] = TypeAdapter(_Digests)
+_SAME = TypeAdapter(tuple[Flag, ...])
 _OF_FILES: TypeAdapter[tuple[tuple[_Digest, ...], ...]] = TypeAdapter(tuple[_Digests, ...])
 
 
@@ -72,13 +75,16 @@ def check_copies(
     ]
     if not copies:
         return
+    if source_fd is None and any(one.source is not None for one in copies):
+        raise ValueError("the plan has copied streams, so the check needs the source")
     digests = _Reader(sandbox, folder, on_tick)
+    if source_fd is not None and plan.container == _INDEXED:
+        proved = digests.equal_files(source_fd, [one for one in copies if one.demuxer == _INDEXED])
+        copies = [one for one in copies if one.source is None or one.path not in proved]
     made = digests.of_files([(one.path, one.demuxer, one.stream) for one in copies])
     texts = [one for one in copies if one.text is not None]
     written = dict(zip(texts, digests.of_files([(*one.text, 0) for one in texts if one.text]), strict=True))
     streams = sorted({one.source for one in copies if one.source is not None})
-    if streams and source_fd is None:
-        raise ValueError("the plan has copied streams, so the check needs the source")
     given = digests.of_source(source_fd, streams) if source_fd is not None and streams else {}
     for one, found in zip(copies, made, strict=True):
         _compare(one, found, written[one] if one.source is None else given[one.source])
@@ -115,6 +121,33 @@ def _compare(one: _Copy, found: _Digest, expected: _Digest) -> None:
 class _Reader:
     def __init__(self, sandbox: Sandbox, folder: Path, on_tick: Callable[[], None]) -> None:
         self._sandbox, self._folder, self._on_tick = sandbox, folder, on_tick
+
+    def equal_files(self, source_fd: int, copies: Sequence[_Copy]) -> set[str]:
+        """Return the files whose copies have the samples of the source, as their indexes prove."""
+        by_file: dict[str, list[tuple[int, int]]] = {}
+        for one in copies:
+            if one.source is not None:
+                by_file.setdefault(one.path, []).append((one.source, one.stream))
+        if not by_file:
+            return set()
+        size = os.fstat(source_fd).st_size + sum(_size(self._folder / path) for path in by_file)
+        with reopened(source_fd) as own:
+            found = self._sandbox.call(
+                "same_samples",
+                {"fd": 3, "files": [*by_file.items()]},
+                blame=ErrorCode.OUTPUT_UNDECODABLE,
+                fds={3: own},
+                cwd=self._folder,
+                on_tick=self._on_tick,
+                timeout_s=HELPER_TIMEOUT_S + size / _READ_BYTES_PER_SECOND,
+            )
+        same = checked(_SAME, found, blame=ErrorCode.OUTPUT_UNDECODABLE)
+        if len(same) != len(by_file):
+            raise MediaError(
+                ErrorCode.OUTPUT_UNDECODABLE,
+                "the sandboxed process that read the file returned an invalid result",
+            )
+        return {path for path, is_same in zip(by_file, same, strict=True) if is_same}
 
     def of_files(self, streams: Sequence[tuple[str, str, int]]) -> list[_Digest]:
         """Return the digests of streams of files in the folder. A stream is (path, demuxer, index)."""

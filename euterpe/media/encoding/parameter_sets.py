@@ -7,7 +7,12 @@ import re
 from collections.abc import Iterator
 
 _START_CODE = re.compile(b"\0\0\1")
-_H264_SEQUENCE, _HEVC_SEQUENCE, _AV1_SEQUENCE = 7, 33, 1  # the types of units with sequence parameters
+# The first bytes of units with sequence parameters. Some of their bits are not the type of the unit.
+_H264_SEQUENCES = frozenset(byte for byte in range(256) if byte & 31 == 7)
+_HEVC_SEQUENCES = frozenset(byte for byte in range(256) if byte >> 1 & 63 == 33)
+_AV1_SEQUENCE = 1
+# Where the extradata have the number of bytes in the length of each unit.
+_LENGTH_SIZES = {"h264": 4, "hevc": 21}
 
 
 class ParameterSets:
@@ -15,17 +20,16 @@ class ParameterSets:
 
     def __init__(self, codec: str, extradata: bytes) -> None:
         self._codec, self._extradata = codec, extradata
-        self._first: bytes | int | None = None  # the parameters of the first packet (AV1 and VP9 only)
+        self._length_size = self._declared_length_size(_LENGTH_SIZES.get(codec, 0))
+        self._first: bytes | int | None = None  # of AV1 or VP9: the parameters of the first packet
 
     def are_changed_by(self, packet: bytes) -> bool:
         """Return whether the packet has other parameters than the beginning of the stream."""
         match self._codec:
             case "h264":
-                units = self._units(packet, length_size=self._length_size(4))
-                return self._has_others(unit for unit in units if unit[0] & 31 == _H264_SEQUENCE)
+                return self._has_others(packet, _H264_SEQUENCES)
             case "hevc":
-                units = self._units(packet, length_size=self._length_size(21))
-                return self._has_others(unit for unit in units if unit[0] >> 1 & 63 == _HEVC_SEQUENCE)
+                return self._has_others(packet, _HEVC_SEQUENCES)
             case "av1":
                 # Compare with the first packet: SVT-AV1 writes a different sequence header into the
                 # extradata.
@@ -35,25 +39,24 @@ class ParameterSets:
             case _:
                 return False
 
-    def _has_others(self, sequences: Iterator[bytes]) -> bool:
-        return any(one not in self._extradata for one in sequences)
+    def _has_others(self, packet: bytes, sequences: frozenset[int]) -> bool:
+        """Return whether a unit whose first byte is one of `sequences` is not in the extradata."""
+        if (length_size := self._length_size) is None:
+            units = (unit.rstrip(b"\0") for unit in _START_CODE.split(packet)[1:])
+            return any(unit[0] in sequences and unit not in self._extradata for unit in units if unit)
+        # Copy only the units with sequence parameters, because a film of an hour has 90,000 pictures.
+        at, end = 0, len(packet)
+        while (start := at + length_size) < end:
+            at = start + int.from_bytes(packet[at:start], "big")
+            if packet[start] in sequences and packet[start:at] not in self._extradata:
+                return True
+        return False
 
-    def _length_size(self, place: int) -> int | None:
-        """Return the size of the length field of each unit, or None if start codes separate the units."""
+    def _declared_length_size(self, place: int) -> int | None:
+        """Return how many bytes the length of each unit has, or None if start codes separate the units."""
         if self._extradata[:1] != b"\1" or len(self._extradata) <= place:
             return None
         return (self._extradata[place] & 3) + 1
-
-    def _units(self, packet: bytes, length_size: int | None) -> Iterator[bytes]:
-        if length_size is None:
-            yield from filter(None, (unit.rstrip(b"\0") for unit in _START_CODE.split(packet)[1:]))
-            return
-        at = 0
-        while at + length_size < len(packet):
-            start = at + length_size
-            at = start + int.from_bytes(packet[at:start], "big")
-            if start < at:
-                yield packet[start:at]
 
     def _has_other_size(self, packet: bytes) -> bool:
         if len(packet) < 9 or packet[0] & 0b1100:  # not a keyframe, or a picture that is shown again

@@ -12,6 +12,7 @@ import av
 from euterpe.media.encoding.inspect_output import inspect
 from euterpe.media.encoding.packet_digests import packets_of_files, packets_of_source
 from euterpe.media.encoding.quality_logs import read_quality_logs
+from euterpe.media.encoding.same_samples import same_samples
 from euterpe.media.errors import MediaError
 from euterpe.media.packaging.decode_times import align_decode_times, drop_edit_list
 from euterpe.media.packaging.disabled_tracks import disable_text_tracks
@@ -49,6 +50,7 @@ _TASKS: dict[str, Callable[..., Any]] = {
     "subtitles": subtitles,
     "watermark": watermark,
     "inspect": inspect,
+    "same_samples": same_samples,
     "packets_of_source": packets_of_source,
     "packets_of_files": packets_of_files,
     "read_quality_logs": read_quality_logs,

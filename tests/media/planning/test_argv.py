@@ -45,7 +45,7 @@ _OPTIONS = _words(
     "i f noaccurate_seek filter_complex map map_metadata map_chapters max_muxing_queue_size fflags flags "
     "metadata movflags y g force_key_frames:v forced-idr fps_mode enc_time_base seg_duration "
     "dash_segment_type use_template use_timeline format_options init_seg_name media_seg_name start_number "
-    "apply_cropping update frames:v c:v c:s bsf:v tag:v c dec reinit_filter"
+    "apply_cropping update frames:v c:v c:s bsf:v tag:v c dec reinit_filter thread_queue_size"
 ) | frozenset(DEMUXER_OPTIONS)
 _NUMBERED = re.compile(r"-(c:a|b:a|bsf:a|metadata:s:[as]|disposition:[as]):[0-9]+")
 _STREAM = re.compile(r"[0-9]+:[0-9]+")

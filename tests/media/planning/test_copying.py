@@ -44,6 +44,11 @@ def test_nothing_is_copied_by_default() -> None:
     assert copied(planned({**FILM, "video": {}, "audio": {}})) == []
 
 
+def test_only_the_muxer_of_a_copy_has_a_long_queue() -> None:
+    assert values_of(argv_of(planned(FILM)), "-thread_queue_size") == ["128"]
+    assert values_of(argv_of(planned({**FILM, "video": {}, "audio": {}})), "-thread_queue_size") == []
+
+
 def test_picture_and_sound_are_decided_each_on_their_own() -> None:
     assert copied(planned({**FILM, "audio": {}})) == ["video"]
     assert copied(planned({**FILM, "video": {}})) == ["audio"]
