@@ -22,7 +22,13 @@ def _inside(product: Product) -> Figure:
     source, plain = film(720, _SECONDS), {"name": "film", "type": "mp4", "audio": None}
     measured = product.make(source, [output(**plain, measure=["vmaf"])]).encode.cpu
     bare = product.make(source, [output(**plain)]).encode.cpu
-    return Figure("a film with VMAF, beside the same film without", "CPU s", measured, bare, at_most=1.3)
+    return Figure(
+        f"a film of {_SECONDS} s with VMAF, beside the same film without",
+        "CPU s",
+        measured,
+        bare,
+        at_most=1.3,
+    )
 
 
 def _searched(product: Product) -> list[Figure]:
@@ -31,8 +37,11 @@ def _searched(product: Product) -> list[Figure]:
     known = _quality(searched)
     again = {**plain, "video": {"crf": known["crf"]}, "measure": ["vmaf"]}
     encode = product.make(source, [output(**again)]).encode.cpu
+    bare = product.make(source, [output(**plain, video={"crf": known["crf"]})]).encode.cpu
     error = abs(known["vmaf"] - known["predicted_vmaf"])
+    long = f"a film of {_SEARCHED_SECONDS} s with VMAF, beside the same film without"
     return [
+        Figure(long, "CPU s", encode, bare, at_most=1.3),
         Figure(
             "the search, beside the encode with VMAF",
             "CPU s",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from euterpe.media.planning.colour import BT709, is_wide
 from euterpe.media.planning.overlays import overlay_filter, watermark_chains
 from euterpe.media.planning.picture import JITTER_PICTURES
+from euterpe.media.planning.quality import needed_pictures
 from euterpe.media.planning.sound_filters import sound_chains
 from euterpe.media.planning.timeline import BLACK_FPS
 from euterpe.media.planning.tree import (
@@ -196,7 +197,9 @@ def _scale_chains(command: Command) -> Iterator[str]:
             for n, one in enumerate(command.products)
             if isinstance(one, Still) and one.scale == place
         }
-        measured = [n for n, one in enumerate(command.videos) if one.scale == place and one.quality]
+        measured = {
+            n: one.quality for n, one in enumerate(command.videos) if one.scale == place and one.quality
+        }
         ends = [*videos, *(f"[q{n}]" for n in measured), *stills]
         chain = ",".join(_sized(picture, scale))
         outs = [f"[s{n}in]" for n in children]
@@ -213,7 +216,8 @@ def _scale_chains(command: Command) -> Iterator[str]:
         split = f",split={len(ends)}" if len(ends) > 1 else ""
         yield f"{head}{last}{split}{''.join(ends)}"
         # If the pictures have a frame rate, ffmpeg rounds their times when it passes them to another graph.
-        yield from (f"[q{n}]setpts=PTS:strip_fps=1[r{n}]" for n in measured)
+        for n, check in measured.items():
+            yield f"[q{n}]{needed_pictures(check)}setpts=PTS:strip_fps=1[r{n}]"
 
 
 def _sized(picture: Picture, scale: Scale) -> Iterator[str]:

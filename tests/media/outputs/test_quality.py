@@ -17,6 +17,7 @@ from tests.media.media_steps import probe, run
 from tests.media.outputs.product_path import parsed
 from tests.media.readers.pictures import picture_times
 from tests.media.readers.quality import psnr, ssim, vmaf, xpsnr
+from tests.media.sources.cache import Sources, ffmpeg
 
 ALL = ["vmaf", "psnr", "ssim", "xpsnr"]
 CODECS = [codec.name for codec in codecs_for("video", "mp4")]
@@ -52,6 +53,42 @@ def test_the_scores_are_those_of_the_finished_file(
     # VMAF is computed for every third picture. With every fifth picture, the score of x265 was 4.5 too high.
     assert found["vmaf"] == pytest.approx(vmaf(file.path, source), abs=0.3)
     assert found["vmaf_p1"] <= found["vmaf"]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_pictures_that_are_left_out_do_not_change_the_score(
+    sandbox: Sandbox, sources: Sources, tmp_path: Path, codec: str
+) -> None:
+    """With PSNR, all pictures are compared, and VMAF itself chooses the measured ones."""
+    scene = "size=160x90:rate=25:duration=4"
+    scenes = f"testsrc2={scene}[a];mandelbrot=size=160x90:rate=25,trim=duration=4[b];testsrc={scene}[c]"
+    joined = f"-filter_complex {scenes};[a][b][c]concat=n=3,format=yuv420p -c:v libx264 -crf 10"
+    source = sources.get("scenes-of-12-seconds.mp4", lambda path: ffmpeg(f"{joined} {path}"))
+    found = []
+    for number, measure in enumerate((["vmaf"], ["vmaf", "psnr"])):
+        (folder := tmp_path / str(number)).mkdir()
+        (file,) = made(sandbox, source, folder, film(codec=codec, measure=measure)).files
+        found.append((scores(file)["vmaf"], scores(file)["vmaf_p1"]))
+    assert found[0] == found[1]
+    # In films of several scenes, the mean of every 7th picture of 12 s is within this number of points.
+    assert found[0][0] == pytest.approx(vmaf(file.path, source), abs=0.8)
+
+
+def test_the_pictures_of_a_variable_rate_that_are_left_out_do_not_change_the_score(
+    sandbox: Sandbox, sources: Sources, tmp_path: Path
+) -> None:
+    uneven = "-f lavfi -i testsrc2=size=160x90:rate=60:duration=14 "
+    uneven += "-vf \"select='lt(t,2)+not(mod(n,6))'\""
+    source = sources.get(
+        "uneven-14-seconds.mkv",
+        lambda path: ffmpeg(f"{uneven} -fps_mode vfr -c:v libx264 -pix_fmt yuv420p {path}"),
+    )
+    found = []
+    for number, measure in enumerate((["vmaf"], ["vmaf", "psnr"])):
+        (folder := tmp_path / str(number)).mkdir()
+        (file,) = made(sandbox, source, folder, film(measure=measure)).files
+        found.append(scores(file)["vmaf"])
+    assert found[0] == found[1]
 
 
 def test_each_picture_of_a_variable_rate_is_compared_with_itself(

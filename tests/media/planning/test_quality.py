@@ -131,11 +131,17 @@ def test_a_copied_stream_is_not_measured() -> None:
     assert warning_codes(made) == []
 
 
-@pytest.mark.parametrize(("seconds", "interval"), [(9.0, 3), (11.0, 7)])
-def test_vmaf_is_computed_for_more_pictures_of_a_short_film(seconds: float, interval: int) -> None:
+@pytest.mark.parametrize(("seconds", "interval"), [(9.0, 3), (11.0, 7), (31.0, 13), (121.0, 29)])
+def test_vmaf_is_computed_for_a_larger_share_of_a_short_film(seconds: float, interval: int) -> None:
     (check,) = checks(planned(film(measure=["vmaf"]), facts=long_film(seconds)))
     assert check is not None
     assert check.interval == interval
+
+
+def test_only_vmaf_leaves_out_pictures() -> None:
+    for measure, count in ((["vmaf"], 2), (["vmaf", "psnr"], 0), (["ssim"], 0)):
+        graphs = values_of(argv_of(planned(film(measure=measure), facts=long_film(60))), "-filter_complex")
+        assert ";".join(graphs).count("select='lt(mod(n+1,13),3)'") == count
 
 
 def test_vmaf_has_no_threads_of_its_own() -> None:
