@@ -25,6 +25,7 @@ _POLL_MS = 25_000  # as our own worker
 _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
+_LOST = 409  # an API or a fleet that gets too little of the processor loses leases
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class Tally:
     answered: Counter[str] = field(default_factory=Counter)  # by call
     claimed_at: dict[str, float] = field(default_factory=dict)  # time.perf_counter(), by job
     failures: list[Failure] = field(default_factory=list)
+    lost_leases: int = 0
 
 
 class SimulatedWorker:
@@ -96,12 +98,13 @@ class SimulatedWorker:
         while left_s > (beat_s := jittered(BEAT_S, 0.8, 1.0)):
             await asyncio.sleep(beat_s)
             left_s -= beat_s
-            await self._call("heartbeat", lease)
+            if (await self._call("heartbeat", lease)).status == _LOST:
+                return
         await asyncio.sleep(left_s)
         await self._call("complete", {**lease, **message, "result": {"outputs": [], "timings": {}}})
 
     async def _call(self, name: str, values: Mapping[str, Any]) -> Answer:
-        """Send a request until it is answered. Raise `BenchFailed` if it is refused."""
+        """Send a request until it is answered. Raise `BenchFailed` for a refusal, except of a lost lease."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
@@ -116,6 +119,9 @@ class SimulatedWorker:
                 if answer.status == 200:
                     self._tally.answered[name] += 1
                     return answer
+                if answer.status == _LOST:
+                    self._tally.lost_leases += 1
+                    return answer
                 if answer.status < 500:
                     raise BenchFailed(f"{name} was answered with {answer.status}: {answer.body.decode()}")
                 self._tally.failures.append(Failure(time.monotonic(), is_5xx=True))
@@ -124,7 +130,7 @@ class SimulatedWorker:
 
 
 class Fleet:
-    """Workers that share the servers evenly.
+    """Workers that share the servers evenly, each with an API key of its own.
 
     The length of a job is exponential, with a mean of `job_s`. A failed call is repeated after a random part
     of a pause that doubles up to `longest_pause_s`.
@@ -133,7 +139,7 @@ class Fleet:
     def __init__(
         self,
         servers: Sequence[tuple[str, int]],
-        api_key: str,
+        api_keys: Sequence[str],
         queue: str,
         *,
         workers: int,
@@ -146,7 +152,7 @@ class Fleet:
             SimulatedWorker(
                 f"bench-{number}",
                 queue,
-                HttpConnection(servers[number % len(servers)], api_key),
+                HttpConnection(servers[number % len(servers)], api_keys[number]),
                 self.tally,
                 draw_job_s=lambda: lengths.expovariate(1 / job_s),
                 longest_pause_s=longest_pause_s,

@@ -112,12 +112,14 @@ class Deployment:
     postgres: Postgres
     store: Store
     requester_id: str
-    api_key: str
+
+    def new_key(self, name: str) -> str:
+        return self.store.requesters.create(name, [Scope.WORKER]).api_key
 
     def fleet(self, *, workers: int, job_s: float, longest_pause_s: float = LONGEST_PAUSE_S) -> Fleet:
         return Fleet(
             [api.address for api in self.apis],
-            self.api_key,
+            [self.new_key(f"worker-{number}") for number in range(workers)],
             QUEUE,
             workers=workers,
             job_s=job_s,
@@ -160,5 +162,4 @@ def deployed(databases: Databases, *, apis: int = 1, logs_statements: bool = Fal
             started.append(Api(installation))
             parts.callback(started[-1].stop)
         requester = store.requesters.create("bench")
-        key = store.requesters.create("bench-worker", [Scope.WORKER]).api_key
-        yield Deployment(started, postgres, store, requester.requester_id, key)
+        yield Deployment(started, postgres, store, requester.requester_id)
