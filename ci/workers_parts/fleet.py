@@ -25,6 +25,8 @@ _POLL_MS = 25_000  # as our own worker
 _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
+# The keys of many new workers of one address are looked up a few at a time, and others have to wait.
+_TOO_MANY = 429
 _LOST = 409  # an API or a fleet that gets too little of the processor loses leases
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ T = TypeVar("T")
 
 class Failure(NamedTuple):
     at: float  # time.monotonic()
-    is_5xx: bool  # otherwise the connection failed
+    is_5xx: bool  # otherwise the connection failed, or too many workers came at once
 
 
 @dataclass
@@ -115,16 +117,16 @@ class SimulatedWorker:
                 self._has_failed = True
                 self._tally.failures.append(Failure(time.monotonic(), is_5xx=False))
             else:
-                self._has_failed = answer.status >= 500
+                self._has_failed = answer.status >= 500 or answer.status == _TOO_MANY
                 if answer.status == 200:
                     self._tally.answered[name] += 1
                     return answer
                 if answer.status == _LOST:
                     self._tally.lost_leases += 1
                     return answer
-                if answer.status < 500:
+                if not self._has_failed:
                     raise BenchFailed(f"{name} was answered with {answer.status}: {answer.body.decode()}")
-                self._tally.failures.append(Failure(time.monotonic(), is_5xx=True))
+                self._tally.failures.append(Failure(time.monotonic(), is_5xx=answer.status >= 500))
             await asyncio.sleep(jittered(pause_s, 0.0, 1.0))
             pause_s = min(2 * pause_s, self._longest_pause_s)
 
