@@ -28,8 +28,8 @@ _PACKAGES = ("euterpe-transcode", "SQLAlchemy", "psycopg", "uvicorn")
 _HEAD = """# Benchmarks of remote workers
 
 `ci/bench workers` writes this page; do not edit it. One run on one machine: 1,000 simulated workers in one
-process call the API over loopback; the database is Postgres 18 with its defaults (fsync and
-synchronous_commit on). A simulated worker has one slot and sends the calls of the
+process call the API over loopback, each with a key of its own; the database is Postgres 18 with its defaults
+(fsync and synchronous_commit on). A simulated worker has one slot and sends the calls of the
 [contract](contract-workers.md) that every worker needs: claim (a long poll of 25 s), a heartbeat every 15 s
 at most, and complete. In place of the work it waits for a drawn time. API, Postgres, the workers and the
 process that enqueues share the cores, so latencies are upper bounds. CPU seconds are those of the kernel's

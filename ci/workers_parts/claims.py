@@ -35,7 +35,8 @@ class _Plan:
 class _Run:
     used: Usage
     waits_ms: list[float]
-    busy: int  # the number of busy workers at the end
+    busy: int  # workers at the end
+    lost_leases: int
 
 
 def measure_idle(databases: Databases, sizes: Sizes) -> list[Figure]:
@@ -71,6 +72,9 @@ def measure_busy(databases: Databases, sizes: Sizes) -> list[Figure]:
         Figure("jobs ended", "jobs/s", one.used.ended / one.used.seconds),
         Figure("requests", "requests/s", one.used.requests / one.used.seconds),
         Figure("busy workers at the end", "workers", one.busy),
+        Figure(
+            "lost leases, also with two API processes", "leases", one.lost_leases + two.lost_leases, at_most=0
+        ),
         Figure("CPU of the API", "% of a core", 100 * one.used.api_share, at_most=60),
         Figure(
             "transactions of a job, without one for ten heartbeats",
@@ -135,7 +139,8 @@ def _run(some: Deployment, plan: _Plan) -> _Run:
             before, since = some.usage(fleet.tally), time.perf_counter()
             await asyncio.sleep(plan.seconds)
             used, busy = some.usage(fleet.tally) - before, fleet.busy
-        return _Run(used, await enqueuer.waits_ms(fleet.tally, since=since), busy)
+        waits_ms = await enqueuer.waits_ms(fleet.tally, since=since)
+        return _Run(used, waits_ms, busy, fleet.tally.lost_leases)
 
     return uvloop.run(fleet.run(measure, most_s=plan.warm_up_s + plan.seconds + _SPARE_S))
 

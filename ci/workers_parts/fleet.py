@@ -26,13 +26,16 @@ _POLL_MS = 25_000  # the same wait as in Euterpe's own worker
 _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
+# The keys of many new workers of one address are looked up a few at a time, and others have to wait.
+_TOO_MANY = 429
+_LOST = 409  # an API or a fleet that gets too little of the processor loses leases
 
 T = TypeVar("T")
 
 
 class Failure(NamedTuple):
     at: float  # time.monotonic()
-    is_5xx: bool  # if False, the connection failed
+    is_5xx: bool  # otherwise the connection failed, or too many workers came at once
 
 
 @dataclass
@@ -42,6 +45,7 @@ class Tally:
     answered: Counter[str] = field(default_factory=Counter)  # by call
     claimed_at: dict[str, float] = field(default_factory=dict)  # time.perf_counter(), by job
     failures: list[Failure] = field(default_factory=list)
+    lost_leases: int = 0
 
 
 class SimulatedWorker:
@@ -97,15 +101,13 @@ class SimulatedWorker:
         while left_s > (beat_s := jittered(BEAT_S, 0.8, 1.0)):
             await asyncio.sleep(beat_s)
             left_s -= beat_s
-            await self._call("heartbeat", lease)
+            if (await self._call("heartbeat", lease)).status == _LOST:
+                return
         await asyncio.sleep(left_s)
         await self._call("complete", {**lease, **message, "result": {"outputs": [], "timings": {}}})
 
     async def _call(self, name: str, values: Mapping[str, Any]) -> Answer:
-        """Repeat a request until it is answered with 200.
-
-        Raise `BenchFailed` for an error status below 500.
-        """
+        """Send a request until it is answered. Raise `BenchFailed` for a refusal, except of a lost lease."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
@@ -116,19 +118,22 @@ class SimulatedWorker:
                 self._has_failed = True
                 self._tally.failures.append(Failure(time.monotonic(), is_5xx=False))
             else:
-                self._has_failed = answer.status >= 500
+                self._has_failed = answer.status >= 500 or answer.status == _TOO_MANY
                 if answer.status == 200:
                     self._tally.answered[name] += 1
                     return answer
-                if answer.status < 500:
+                if answer.status == _LOST:
+                    self._tally.lost_leases += 1
+                    return answer
+                if not self._has_failed:
                     raise BenchFailed(f"{name} was answered with {answer.status}: {answer.body.decode()}")
-                self._tally.failures.append(Failure(time.monotonic(), is_5xx=True))
+                self._tally.failures.append(Failure(time.monotonic(), is_5xx=answer.status >= 500))
             await asyncio.sleep(jittered(pause_s, 0.0, 1.0))
             pause_s = min(2 * pause_s, self._longest_pause_s)
 
 
 class Fleet:
-    """Simulated workers, distributed evenly over the API servers.
+    """Workers that share the servers evenly, each with an API key of its own.
 
     The length of a job has an exponential distribution with the mean `job_s`. A failed call is repeated after
     a random part of a pause. The pause doubles with each failure, up to `longest_pause_s`.
@@ -137,7 +142,7 @@ class Fleet:
     def __init__(
         self,
         servers: Sequence[tuple[str, int]],
-        api_key: str,
+        api_keys: Sequence[str],
         queue: str,
         *,
         workers: int,
@@ -150,7 +155,7 @@ class Fleet:
             SimulatedWorker(
                 f"bench-{number}",
                 queue,
-                HttpConnection(servers[number % len(servers)], api_key),
+                HttpConnection(servers[number % len(servers)], api_keys[number]),
                 self.tally,
                 draw_job_s=lambda: lengths.expovariate(1 / job_s),
                 longest_pause_s=longest_pause_s,

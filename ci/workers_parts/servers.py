@@ -112,12 +112,19 @@ class Deployment:
     postgres: Postgres
     store: Store
     requester_id: str
-    api_key: str
+    installation: Installation
+
+    def _new_keys(self, count: int) -> list[str]:
+        """Return a new key for each worker. The transactions of this are counted before any measurement."""
+        with self.installation.open() as store:
+            return [
+                store.requesters.create(f"worker-{number}", [Scope.WORKER]).api_key for number in range(count)
+            ]
 
     def fleet(self, *, workers: int, job_s: float, longest_pause_s: float = LONGEST_PAUSE_S) -> Fleet:
         return Fleet(
             [api.address for api in self.apis],
-            self.api_key,
+            self._new_keys(workers),
             QUEUE,
             workers=workers,
             job_s=job_s,
@@ -160,5 +167,4 @@ def deployed(databases: Databases, *, apis: int = 1, logs_statements: bool = Fal
             started.append(Api(installation))
             parts.callback(started[-1].stop)
         requester = store.requesters.create("bench")
-        key = store.requesters.create("bench-worker", [Scope.WORKER]).api_key
-        yield Deployment(started, postgres, store, requester.requester_id, key)
+        yield Deployment(started, postgres, store, requester.requester_id, installation)

@@ -103,7 +103,7 @@ def new_service(
         sealing_pool=StoreThreadPool(write_wait_s=wait_s, most=MOST_SEALING),
         dry_run=dry_run,
         dry_run_pool=StoreThreadPool(_DRY_RUN_THREADS, most=_MOST_DRY_RUNS),
-        authenticator=Authenticator(store.requesters.authenticate, read_pool),
+        authenticator=Authenticator(store.requesters.authenticate, store.requesters.still_valid, read_pool),
         watcher=Watcher(store.jobs.versions, timings.watch_every_s),
         stream_slots=StreamSlots(limits, metrics.waits.set),
         backpressure=Backpressure(store.jobs, limits, read_pool),

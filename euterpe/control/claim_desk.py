@@ -35,9 +35,9 @@ class DeskTimings:
     """Durations of a claim desk, in seconds."""
 
     poll_s: float = 1.0  # the pause between two claims without a wake-up, with a jitter of ±50 %
-    # The shortest time between two wake-ups that lead to claims: at 100 jobs per second two jobs share a
-    # claim, and with SQLite every commit causes a wake-up, also one that brings no job.
-    wakeup_pause_s: float = 0.02
+    # The shortest time between two wake-ups that lead to claims: at 100 jobs per second five jobs share a
+    # claim. Each wake-up makes all API processes claim, and with SQLite every commit causes a wake-up.
+    wakeup_pause_s: float = 0.05
 
     remembered_s: float = 60.0  # a copy of a finished claim is a new claim if it arrives after this time
 
@@ -45,7 +45,7 @@ class DeskTimings:
 DEFAULT_TIMINGS = DeskTimings()
 # Each worker of a claim costs a look for its claim id, and most claims find one or two jobs. So a claim is
 # for a few workers at first, and for twice as many while it has a job for each of them.
-_FEW = 16
+_FEW = 8
 
 
 class ClaimDesk:

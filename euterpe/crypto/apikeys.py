@@ -30,6 +30,14 @@ class ParsedKey:
     secret: str = field(repr=False)
 
 
+@dataclass(frozen=True)
+class HashedKey:
+    """A key as it is stored: this is enough to find out later whether it is still valid."""
+
+    key_id: str
+    secret_hash: str = field(repr=False)
+
+
 def mint() -> MintedKey:
     key_id, secret = _random_text(_ID), _random_text(_SECRET)
     text = f"eut_{key_id}_{secret}"
@@ -46,6 +54,10 @@ def parse(text: str) -> ParsedKey:
 
 def matches(parsed: ParsedKey, secret_hash: str) -> bool:
     return hmac.compare_digest(_hash(parsed.secret).encode(), secret_hash.encode())
+
+
+def hashed(parsed: ParsedKey) -> HashedKey:
+    return HashedKey(parsed.key_id, _hash(parsed.secret))
 
 
 def _random_text(length: int) -> str:

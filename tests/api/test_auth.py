@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import pytest
@@ -14,6 +14,7 @@ from euterpe.api.middleware import RequestContext
 from euterpe.api.problems import Refused
 from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.crypto import apikeys
+from euterpe.crypto.apikeys import HashedKey
 from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.scopes import Scope
 from euterpe.store.errors import Unauthorized
@@ -68,12 +69,24 @@ class CountingKeys:
 
     def __init__(self) -> None:
         self.lookups, self.now, self.valid = 0, 0.0, True
+        self.owners: dict[HashedKey, str] = {}
+        self.revoked: set[HashedKey] = set()
 
     def authenticate(self, key: str) -> Principal:
         self.lookups += 1
         if not self.valid:
             raise Unauthorized
+        self.owners[apikeys.hashed(apikeys.parse(key))] = NAMES[key]
         return Principal(f"owner of {NAMES[key]}", frozenset({Scope.READ}))
+
+    def still_valid(self, keys: Sequence[HashedKey]) -> dict[HashedKey, Principal]:
+        self.lookups += 1
+        valid = keys if self.valid else ()
+        return {
+            key: Principal(f"owner of {self.owners[key]}", frozenset({Scope.READ}))
+            for key in valid
+            if key not in self.revoked
+        }
 
 
 @pytest.fixture
@@ -85,7 +98,8 @@ def run_with_authenticator(keys: CountingKeys, scenario: Callable[[Authenticator
     pool = StoreThreadPool()
     wrong_keys = AuthRateLimit(burst=3, hold_s=0.0, clock=lambda: keys.now)
     try:
-        asyncio.run(scenario(Authenticator(keys.authenticate, pool, lambda: keys.now, wrong_keys)))  # type: ignore[arg-type]
+        authenticator = Authenticator(keys.authenticate, keys.still_valid, pool, lambda: keys.now, wrong_keys)
+        asyncio.run(scenario(authenticator))  # type: ignore[arg-type]
     finally:
         pool.stop()
 
@@ -109,6 +123,45 @@ def test_a_busy_key_is_looked_up_once_in_two_seconds(keys: CountingKeys) -> None
         keys.now += CACHED_S
         await authenticator.authenticate(request(), Scope.READ)
         assert keys.lookups == 2
+
+    run_with_authenticator(keys, scenario)
+
+
+def test_the_keys_of_many_workers_are_looked_up_together(keys: CountingKeys) -> None:
+    """Each of them is used less often than once in two seconds."""
+
+    async def scenario(authenticator: Authenticator) -> None:
+        for number in range(100):
+            await authenticator.authenticate(request(f"k{number}"), Scope.READ)
+        for _ in range(5):
+            keys.now += CACHED_S
+            found = [await outcome(authenticator, request(f"k{number}")) for number in range(100)]
+            assert found == [f"owner of k{number}" for number in range(100)]
+        assert keys.lookups == 105
+
+    run_with_authenticator(keys, scenario)
+
+
+def test_a_revoked_key_among_many_is_refused_after_two_seconds(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
+        for name in ("good", "revoked"):
+            await authenticator.authenticate(request(name), Scope.READ)
+        keys.revoked = {key for key, name in keys.owners.items() if name == "revoked"}
+        keys.now += CACHED_S
+        assert await outcome(authenticator, request("good")) == "owner of good"
+        assert len(authenticator._known) == 1
+
+    run_with_authenticator(keys, scenario)
+
+
+def test_a_key_that_was_not_used_for_long_is_looked_up_when_it_is_used(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
+        await authenticator.authenticate(request("seldom"), Scope.READ)
+        keys.now += 1_000
+        await authenticator.authenticate(request("often"), Scope.READ)
+        keys.now += CACHED_S
+        both = (outcome(authenticator, request(name)) for name in ("often", "seldom"))
+        assert await asyncio.gather(*both) == ["owner of often", "owner of seldom"]
 
     run_with_authenticator(keys, scenario)
 
@@ -223,7 +276,7 @@ def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -
         return Principal(NAMES[key], frozenset({Scope.READ}))
 
     async def scenario() -> None:
-        authenticator = Authenticator(authenticate, pool)
+        authenticator = Authenticator(authenticate, CountingKeys().still_valid, pool)
         guesses = [asyncio.ensure_future(outcome(authenticator, request(f"wrong {n}"))) for n in range(20)]
         for _ in range(4):
             await asyncio.to_thread(started.acquire)

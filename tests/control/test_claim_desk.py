@@ -183,6 +183,21 @@ def test_a_request_that_was_sent_twice_shares_its_answer(store: Store, claims: C
     desk.stop()
 
 
+def test_a_copy_that_waits_behind_other_workers_shares_the_answer_too(store: Store, claims: Claims) -> None:
+    """The claim that finds the job shows that the queue is empty, so the copy must not wait for another."""
+    desk = desk_of(store, claims, most_at_once=2)
+    desk.start()
+    first, _, copy = (
+        desk.enter(request(claim_id="c1")),
+        desk.enter(request("w2")),
+        desk.enter(request(claim_id="c1")),
+    )
+    look(desk)
+    (job_id,) = enqueue(store)
+    assert [ids(first), ids(copy)] == [[job_id], [job_id]]
+    desk.stop()
+
+
 def test_a_full_claim_does_not_show_that_the_queue_is_empty(store: Store, claims: Claims) -> None:
     desk = desk_of(store, claims, SELDOM, most_jobs=1, most_at_once=1)
     waiting = [desk.enter(request(f"w{number}")) for number in range(3)]

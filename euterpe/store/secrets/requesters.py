@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hmac import compare_digest
 
 import sqlalchemy as sa
 
 from euterpe.crypto import apikeys
+from euterpe.crypto.apikeys import HashedKey
 from euterpe.crypto.envelope import Sealed, seal, unseal, webhook_secret_context
 from euterpe.crypto.key_provider import KeyProvider
 from euterpe.crypto.signing import mint_webhook_secret
@@ -15,7 +17,7 @@ from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.domain.rows import RequesterRow
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.text import check_text
-from euterpe.store.engine.batch_rows import AnyColumn, AnyRow
+from euterpe.store.engine.batch_rows import TEXT, AnyColumn, AnyRow, Rows, as_parameter, fetch_all
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_id
 from euterpe.store.errors import Conflict, NotFound, Unauthorized
@@ -56,15 +58,13 @@ class Requesters:
 
     def __init__(self, database: Database, keys: KeyProvider) -> None:
         self._database, self._keys = database, keys
-        self._by_key = (
-            sa.select(_key.requester_id, _key.secret_hash, _key.scopes, _requester.name, *_LIMITS)
+        valid = (
+            sa.select(_key.key_id, _key.requester_id, _key.secret_hash, _key.scopes, _requester.name, *_LIMITS)
             .join(requesters)
-            .where(
-                _key.key_id == sa.bindparam("key_id"),
-                _is_valid(_key.expires_at, database.now),
-                _requester.disabled_at.is_(None),
-            )
+            .where(_is_valid(_key.expires_at, database.now), _requester.disabled_at.is_(None))
         )
+        self._by_key = valid.where(_key.key_id == sa.bindparam("key_id"))
+        self._by_keys = valid.where(_key.key_id.in_(sa.select(Rows({"key_id": TEXT})["key_id"])))
 
     def create(self, name: str, scopes: Sequence[Scope] = DEFAULT_SCOPES) -> NewRequester:
         """Create a requester with an API key and a webhook secret; raise Conflict if the name is taken."""
@@ -174,8 +174,20 @@ class Requesters:
         matches = apikeys.matches(parsed, row.secret_hash if row else "0" * 64)
         if row is None or not matches:
             raise Unauthorized
-        limits = JobLimits(row.max_timeout_seconds, row.max_attempts, row.max_priority)
-        return Principal(row.requester_id, frozenset(row.scopes), limits, row.name)
+        return _principal(row)
+
+    def still_valid(self, keys: Sequence[HashedKey]) -> dict[HashedKey, Principal]:
+        """Return the requesters that own these keys, without the keys that are not valid any more."""
+        known = {key.key_id: key for key in keys}
+        with self._database.snapshot() as connection:
+            rows = fetch_all(
+                connection.execute(self._by_keys, as_parameter({"key_id": id_} for id_ in known))
+            )
+        return {
+            known[row.key_id]: _principal(row)
+            for row in rows
+            if compare_digest(known[row.key_id].secret_hash, row.secret_hash)
+        }
 
     def webhook_secrets(self, requester_id: str) -> list[str]:
         """Return the valid secrets, newest first. Every webhook has a signature by each of these secrets."""
@@ -246,3 +258,8 @@ class Requesters:
 
 def _is_valid(expires_at: AnyColumn, now: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
     return sa.or_(expires_at.is_(None), expires_at > now)
+
+
+def _principal(row: AnyRow) -> Principal:
+    limits = JobLimits(row.max_timeout_seconds, row.max_attempts, row.max_priority)
+    return Principal(row.requester_id, frozenset(row.scopes), limits, row.name)

@@ -1,5 +1,7 @@
 """Requesters: API keys, webhook secrets, rotation and names."""
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
 
@@ -126,6 +128,21 @@ def test_no_more_secrets_are_valid_than_a_webhook_can_be_signed_with(store: Stor
     assert len(store.requesters.webhook_secrets(requester_id)) == 10
     newest = store.requesters.rotate_secret(requester_id, old_valid_ms=0)
     assert store.requesters.webhook_secrets(requester_id)[0] == newest
+
+
+def test_of_many_keys_only_the_valid_ones_keep_their_owners(store: Store, clock: SettableClock) -> None:
+    kept, disabled, rotated = (store.requesters.create(name) for name in ("kept", "disabled", "rotated"))
+    keys = [apikeys.hashed(apikeys.parse(one.api_key)) for one in (kept, disabled, rotated)]
+    assert store.requesters.still_valid(keys) == {
+        key: store.requesters.authenticate(one.api_key)
+        for key, one in zip(keys, (kept, disabled, rotated), strict=True)
+    }
+    store.requesters.disable(disabled.requester_id)
+    store.requesters.rotate_key(rotated.requester_id, old_valid_ms=1_000)
+    clock.advance(1_001)
+    assert list(store.requesters.still_valid(keys)) == keys[:1]
+    forged = replace(keys[0], secret_hash="0" * 64)
+    assert store.requesters.still_valid([forged]) == store.requesters.still_valid([]) == {}
 
 
 def test_a_disabled_requester_has_no_valid_keys_and_gets_no_new_ones(store: Store) -> None:
