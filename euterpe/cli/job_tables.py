@@ -1,4 +1,4 @@
-"""Show the outputs, attempts and events of a job as tables on a terminal."""
+"""Show the outputs, warnings, attempts and events of a job as tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -20,6 +20,15 @@ def show_outputs(outputs: Sequence[Document]) -> None:
     out("")
     title("outputs")
     table(("name", "files", "size", "length", "picture", "url"), map(_output, outputs))
+
+
+def show_warnings(warnings: Sequence[Document]) -> None:
+    """Print a table of the warnings of a job or a plan, if there are any."""
+    if not warnings:
+        return
+    out("")
+    title("warnings")
+    table(("output", "code", "message"), map(_warning, warnings))
 
 
 def show_attempts(attempts: Sequence[Document], job: Document, *, all_: bool) -> None:
@@ -64,6 +73,10 @@ def _output(output: Document) -> tuple[object, ...]:
         picture(output),
         output.get("url"),
     )
+
+
+def _warning(warning: Document) -> tuple[object, ...]:
+    return tuple(warning.get(name) for name in ("output", "code", "message"))
 
 
 def _attempt(row: Document, job: Document, known: str | None) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ from euterpe.cli.job_request import (
     read_spec,
     source_url,
 )
+from euterpe.cli.job_tables import show_warnings
 from euterpe.cli.job_view import show_job
 from euterpe.cli.output import job_fields, json_document, note, out, terminal_width
 from euterpe.cli.plan_view import show_plan
@@ -190,6 +191,18 @@ def _watch(client: Client, job_id: str, as_json: bool) -> None:
     except KeyboardInterrupt:
         note(f"the job goes on; `euterpe watch {job_id}` follows it again")
         raise typer.Exit(1) from None
+    if not as_json:
+        _show_warnings(client, job_id)
+
+
+def _show_warnings(client: Client, job_id: str) -> None:
+    """Print the warnings of a job that has succeeded. Its events do not contain them."""
+    try:
+        job = client.status(job_id)
+    except ClientError as error:
+        note(f"the warnings of the job are not known: {error}")
+    else:
+        show_warnings(job.warnings or ())
 
 
 @contextmanager

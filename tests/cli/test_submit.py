@@ -32,8 +32,10 @@ from tests.engines import free_port
 
 SUBMIT = ("submit", "s3://in/a.mov", "--to", "s3://out/a/", "--profile", "h264-720p")
 OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4"}]
+WARNING = {"code": "output_failed", "output": "talk", "message": "talk could not be made"}
 ERROR = {"code": "source_forbidden", "message": "the source answered 403\x1b[2J"}
 SUCCESS = SseStream([HELLO, frame(1, "claimed"), progress(41.5), frame(2, "succeeded", outputs=OUTPUTS)])
+SUCCEEDED = Answer(200, job("succeeded", warnings=[]))
 FAILURE = SseStream([HELLO, frame(1, "claimed"), frame(2, "failed", error=ERROR)])
 
 
@@ -117,7 +119,7 @@ def test_the_url_may_be_an_option(cli: Cli, server: Server, monkeypatch: pytest.
 
 
 def test_a_watch_prints_a_line_for_each_event_and_then_the_outputs(cli: Cli, server: Server) -> None:
-    server.script(SUCCESS)
+    server.script(SUCCESS, SUCCEEDED)
     at = event(1, "claimed")["occurred_at"]
     assert cli.ok("watch", JOB_ID).out.splitlines() == [
         f"{at}  claimed",
@@ -136,9 +138,28 @@ def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Se
 
 
 def test_a_submit_may_stay_until_the_job_has_finished(cli: Cli, server: Server) -> None:
-    server.script(Answer(202, job()), SUCCESS)
+    server.script(Answer(202, job()), SUCCESS, SUCCEEDED)
     assert cli.ok(*SUBMIT, "--watch").out.splitlines()[0] == JOB_ID
-    assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events"]
+    assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events", "GET /transcode/status"]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_watch_ends_with_the_warnings_of_the_job(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    server.script(SUCCESS, Answer(200, job("succeeded", warnings=[WARNING])))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    *_, heading, columns, row = cli.ok("watch", JOB_ID).out.splitlines()
+    assert heading == "warnings"
+    assert columns.split() == ["output", "code", "message"]
+    assert row.split(maxsplit=2) == list(map(WARNING.get, ("output", "code", "message")))
+
+
+def test_a_job_has_succeeded_even_if_its_warnings_cannot_be_read(cli: Cli, server: Server) -> None:
+    server.script(SUCCESS, problem(410, "pruned", "the job was pruned"))
+    ran = cli("watch", JOB_ID)
+    assert (ran.code, ran.err) == (0, "the warnings of the job are not known: the job was pruned\n")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -167,7 +188,7 @@ def test_an_interrupted_watch_prints_how_to_resume_it(
 def test_on_a_terminal_the_outputs_of_a_watched_job_are_printed_once(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.script(SUCCESS)
+    server.script(SUCCESS, SUCCEEDED)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")
     assert cli.ok("watch", JOB_ID).out.count("s3://out/a/mp4.mp4") == 1
@@ -225,7 +246,8 @@ def test_an_outage_is_reported_once_while_it_lasts(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("euterpe.cli.submit.Client", partial(Client, retry=RetryPolicy(first_pause_s=0.0)))
-    server.script(Disconnect(), Disconnect(), SUCCESS if command[0] == "watch" else Answer(200, job()))
+    replies = (SUCCESS, SUCCEEDED) if command[0] == "watch" else (SUCCEEDED,)
+    server.script(Disconnect(), Disconnect(), *replies)
     ran = cli(*command)
     (line,) = ran.err.splitlines()
     assert ran.code == 0
