@@ -1,7 +1,7 @@
 """submit, status and watch, against a real HTTP server that answers by a script."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from io import StringIO
@@ -11,7 +11,9 @@ import pytest
 from rich.console import Console
 
 from euterpe.cli.follow import follow
-from euterpe.client import Client, Event, JobFailed, Progress, RetryPolicy
+from euterpe.cli.output import note
+from euterpe.cli.submit import WATCH_RETRY
+from euterpe.client import Client, Event, JobFailed, Progress, RetryPolicy, Unreachable
 from euterpe.crypto import apikeys
 from tests.cli.command_runner import CANARY, Cli
 from tests.client.scripted_server import (
@@ -173,6 +175,35 @@ def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[
     assert "\x1b" not in ran.out + ran.err
 
 
+@pytest.mark.parametrize("command", [("watch", JOB_ID), (*SUBMIT, "--watch")], ids=["watch", "submit"])
+def test_a_watch_that_loses_the_service_is_not_a_job_that_failed(
+    cli: Cli, server: Server, command: tuple[str, ...]
+) -> None:
+    down = problem(503, "unavailable", "the database does not answer", headers={"retry-after": "61"})
+    server.script(*[Answer(202, job())] * (command[0] == "submit"), down)
+    ran = cli(*command)
+    outage, resume = ran.err.splitlines()
+    assert ran.code == 3
+    assert outage.startswith("error: the database does not answer")
+    assert resume == f"the job goes on; `euterpe watch {JOB_ID}` follows it again"
+
+
+def test_a_watch_outlasts_an_outage_of_a_minute() -> None:
+    gone = Unreachable("no answer")
+    tries = range(1, WATCH_RETRY.attempts)
+    pauses = [WATCH_RETRY.pause_s(gone, tried=n, idempotent=True, drawn=0.0) for n in tries]
+    assert sum(filter(None, pauses)) > 60
+
+
+def test_a_note_does_not_break_the_progress_bar() -> None:
+    def updates() -> Iterator[Event | Progress]:
+        yield Event.read(event(1, "processing"))
+        note("no answer; trying again")
+
+    lines = on_a_terminal(updates()).splitlines()
+    assert [line.strip() for line in lines if "again" in line][-1].endswith("\x1b[2Kno answer; trying again")
+
+
 def test_an_interrupted_watch_prints_how_to_resume_it(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +212,7 @@ def test_an_interrupted_watch_prints_how_to_resume_it(
 
     monkeypatch.setattr("euterpe.cli.submit.follow", interrupted)
     ran = cli("watch", JOB_ID)
-    assert (ran.code, ran.err) == (1, f"the job goes on; `euterpe watch {JOB_ID}` follows it again\n")
+    assert (ran.code, ran.err) == (3, f"the job goes on; `euterpe watch {JOB_ID}` follows it again\n")
     assert not server.requests
 
 
@@ -194,7 +225,7 @@ def test_on_a_terminal_the_outputs_of_a_watched_job_are_printed_once(
     assert cli.ok("watch", JOB_ID).out.count("s3://out/a/mp4.mp4") == 1
 
 
-def on_a_terminal(updates: list[Event | Progress]) -> str:
+def on_a_terminal(updates: Iterable[Event | Progress]) -> str:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100, color_system=None)
     with suppress(JobFailed):
