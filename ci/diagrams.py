@@ -12,7 +12,14 @@ from ci import error_tables, output_tables
 from euterpe.analytics.marts import TABLES
 from euterpe.analytics.schema import Table
 from euterpe.analytics.tables import FACTS, HISTORY
-from euterpe.domain.documents import EventDocument, OutputDocument, RefreshDocument, StatusDocument
+from euterpe.domain.documents import (
+    EventDocument,
+    OutputDocument,
+    QualityDocument,
+    RefreshDocument,
+    RenditionDocument,
+    StatusDocument,
+)
 from euterpe.domain.json_schema import object_schema
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, OutboxStatus
@@ -78,6 +85,8 @@ _GENERATED: Mapping[str, Callable[[], str]] = {
     "events": lambda: diagram(OUTBOX_TRANSITIONS, [OutboxStatus.PENDING, OutboxStatus.SKIPPED]),
     "status": lambda: fields_table(StatusDocument),
     "outputs": lambda: fields_table(OutputDocument),
+    "renditions": lambda: fields_table(RenditionDocument),
+    "quality": lambda: fields_table(QualityDocument),
     "event": lambda: fields_table(EventDocument),
     "refresh": lambda: fields_table(RefreshDocument),
     "profiles": output_tables.profiles,

@@ -1,4 +1,4 @@
-"""Show the outputs, attempts and events of a job as tables on a terminal."""
+"""Show the outputs, warnings, attempts and events of a job as tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,16 @@ def show_outputs(outputs: Sequence[Document]) -> None:
         return
     out("")
     title("outputs")
-    table(("name", "files", "size", "length", "picture", "url"), map(_output, outputs))
+    table(("name", "files", "size", "length", "picture", "url", "tracks"), map(_output, outputs), below=2)
+
+
+def show_warnings(warnings: Sequence[Document]) -> None:
+    """Print a table of the warnings of a job or a plan, if there are any."""
+    if not warnings:
+        return
+    out("")
+    title("warnings")
+    table(("output", "code", "message"), map(_warning, warnings))
 
 
 def show_attempts(attempts: Sequence[Document], job: Document, *, all_: bool) -> None:
@@ -63,7 +72,43 @@ def _output(output: Document) -> tuple[object, ...]:
         format_seconds(length) if length is not None else None,
         picture(output),
         output.get("url"),
+        ", ".join(map(_track, output.get("renditions") or ())),
     )
+
+
+def _track(track: Document) -> str:
+    rate = track.get("bitrate")
+    parts = [str(track.get("codec")), picture(track), track.get("language") or ""]
+    parts += [f"{round(rate / 1000)} kbit/s"] if rate is not None else []
+    parts += ["copied"] if track.get("copied") else []
+    return " ".join(filter(None, [*parts, *_quality(track.get("quality") or {}), *_loudness(track)]))
+
+
+def _quality(quality: Document) -> Iterator[str]:
+    if "crf" in quality:
+        yield f"crf {quality['crf']}"
+    predicted = quality.get("predicted_vmaf")
+    if "vmaf" in quality:
+        yield f"VMAF {quality['vmaf']:.1f}"
+    elif predicted is not None:
+        yield "VMAF"
+    if predicted is not None:
+        yield f"(predicted {predicted:.1f})"
+    yield from (
+        f"{name.upper()} {quality[name]:.4g}" for name in ("psnr", "ssim", "xpsnr") if name in quality
+    )
+
+
+def _loudness(track: Document) -> Iterator[str]:
+    """Yield the loudness before the gain, and the gain."""
+    if track.get("measured_lufs") is not None:
+        yield f"{track['measured_lufs']:.1f} LUFS"
+    if track.get("gain_db") is not None:
+        yield f"{track['gain_db']:+.1f} dB"
+
+
+def _warning(warning: Document) -> tuple[object, ...]:
+    return tuple(warning.get(name) for name in ("output", "code", "message"))
 
 
 def _attempt(row: Document, job: Document, known: str | None) -> tuple[object, ...]:

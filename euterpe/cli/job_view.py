@@ -190,4 +190,11 @@ def _format_spec_field(name: str, value: Any, clock: _Clock) -> str:
 
 
 def _format_output(output: Document) -> str:
-    return flat({name: value for name, value in output.items() if name != "name" and value is not None})
+    return flat({name: _without_unset(value) for name, value in output.items() if name != "name"})
+
+
+def _without_unset(value: Any) -> Any:
+    """Return the fields of `video` or `audio` that are set. A track that is None is left out on purpose."""
+    if not isinstance(value, dict):
+        return value
+    return {name: inner for name, inner in value.items() if inner is not None}

@@ -31,7 +31,8 @@ def out(line: str) -> None:
 
 def note(line: str) -> None:
     """Print a line for people. It goes to stderr, so that programs that read stdout do not receive it."""
-    typer.echo(printable(line), err=True)
+    # A progress bar replaces sys.stderr, so that lines appear above it. `typer.echo` would write past it.
+    sys.stderr.write(f"{printable(line)}\n")
 
 
 def complain(*lines: str) -> None:

@@ -32,9 +32,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 def parse_output(text: str) -> Document:
     """Return the output that the text describes. Raise `BadParameter` if the text has an error.
 
-    A short key like `height` is a field of the output or, if the output has no such field, of an object in
-    the output, such as `video`. The short key `codec` is the codec of the picture, if the output has a
-    picture. `audio.codec` is a full key.
+    A short key like `height` or `loudness.target` begins with a field of the output or, if the output has no
+    such field, with a field of an object in the output, such as `video`. The short key `codec` is the codec
+    of the picture, if the output has a picture. `audio.codec` is a full key.
     """
     if text.lstrip().startswith("{"):
         return parse_object(text, OPTION)
@@ -46,6 +46,7 @@ def parse_output(text: str) -> Document:
         if path in given:
             raise _wrong(f"{key} is given more than once")
         given.add(path)
+        _check_form(key, value, schema)
         _put(output, path, _convert(value, schema))
     return output
 
@@ -136,11 +137,11 @@ def _find(type_: str, key: str) -> tuple[tuple[str, ...], Schema]:
     whole: Schema = {"$ref": _types()[type_]}
     fields = _properties(whole)
     path = tuple(key.split("."))
-    if len(path) == 1 and key not in fields:
-        holders = [name for name, field in fields.items() if key in _properties(field)]
+    if path[0] not in fields:
+        holders = [name for name, field in fields.items() if path[0] in _properties(field)]
         if len(holders) > 1 and key != _OF_THE_PICTURE:
             raise _wrong(f"{key} is ambiguous: give {' or '.join(f'{name}.{key}' for name in holders)}")
-        path = (holders[0], key) if holders else path
+        path = (holders[0], *path) if holders else path
     found = whole
     for step in path:
         inner = _properties(found)
@@ -151,12 +152,22 @@ def _find(type_: str, key: str) -> tuple[tuple[str, ...], Schema]:
 
 
 def _suggestion(key: str, fields: Mapping[str, Schema]) -> str:
-    known = [*fields, *(inner for field in fields.values() for inner in _properties(field))]
-    close = get_close_matches(key.rpartition(".")[2], known, n=1)
+    known = [*fields]
+    for name, field in ((name, field) for one in fields.values() for name, field in _properties(one).items()):
+        known += [name, *(f"{name}.{inner}" for inner in _properties(field))]
+    close = get_close_matches(key, known, n=1) or get_close_matches(key.rpartition(".")[2], known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 # -- values
+
+
+def _check_form(key: str, text: str, schema: Schema) -> None:
+    """Raise `BadParameter` if the field can only be an object and the text is a single value."""
+    kinds = {branch.get("type") for branch in _branches(schema)}
+    fields = _properties(schema)
+    if fields and kinds <= {"object", "null"} and text not in _NONE and text[:1] != "{":
+        raise _wrong(f"{key} has fields: give {' or '.join(f'{key}.{name}' for name in fields)}")
 
 
 def _convert(text: str, schema: Schema) -> Any:

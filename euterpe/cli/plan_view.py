@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from euterpe.cli.job_tables import picture
+from euterpe.cli.job_tables import picture, show_warnings
 from euterpe.cli.output import note, out, table, title
 from euterpe.domain.units import format_bytes, format_seconds
 
@@ -12,13 +12,12 @@ Document = Mapping[str, Any]
 
 def show_plan(plan: Document) -> None:
     """Print a `PlanDocument`. The sizes are estimates."""
-    for output in plan["outputs"]:
+    for number, output in enumerate(plan["outputs"]):
+        if number:
+            out("")
         title(_heading(output))
         table(("kind", "codec", "how", "picture", "rate", "language"), map(_track, output["tracks"]))
-        out("")
-    if plan["warnings"]:
-        title("warnings")
-        table(("output", "code", "message"), (_warning(one) for one in plan["warnings"]))
+    show_warnings(plan["warnings"])
     if not plan["is_exact"]:
         note("planned from the beginning and the end of the source: durations and sizes may differ")
 
@@ -42,7 +41,3 @@ def _track(track: Document) -> tuple[object, ...]:
         f"{round(rate / 1000)} kbit/s" if rate is not None else "",
         track["language"] or "",
     )
-
-
-def _warning(warning: Document) -> tuple[object, ...]:
-    return (warning["output"] or "", warning["code"], warning["message"])

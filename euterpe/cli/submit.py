@@ -20,10 +20,11 @@ from euterpe.cli.job_request import (
     read_spec,
     source_url,
 )
+from euterpe.cli.job_tables import show_warnings
 from euterpe.cli.job_view import show_job
-from euterpe.cli.output import job_fields, json_document, note, out, terminal_width
+from euterpe.cli.output import complain, job_fields, json_document, note, out, terminal_width
 from euterpe.cli.plan_view import show_plan
-from euterpe.client import Client, ClientError, Invalid, MalformedApiKey
+from euterpe.client import Client, ClientError, Invalid, MalformedApiKey, RetryPolicy
 from euterpe.domain.text import check_text
 from euterpe.domain.units import iso
 
@@ -33,6 +34,9 @@ Job = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.")]
 Url = Annotated[str, typer.Option(envvar="EUTERPE_URL", help="Where the service is.")]
 AsLines = Annotated[bool, typer.Option("--json", help="Print one JSON line per event.")]
 HERE = "http://127.0.0.1:8000"
+# A watch outlasts an outage of at least a minute (pauses of 0.5 to 8 s), because its job goes on meanwhile.
+WATCH_RETRY = RetryPolicy(attempts=20)
+_UNFINISHED = 3  # the exit code of a watch that ended before its job
 
 
 def register(app: typer.Typer) -> None:
@@ -168,8 +172,8 @@ def submit(
         elif not as_json:
             # Without a terminal, print the id alone, for JOB=$(euterpe submit …).
             out(f"{job.job_id} is {job.status}" if terminal_width() else job.job_id)
-        if watch_it:
-            _watch(client, job.job_id, as_json)
+    if watch_it:
+        _watch(url, job.job_id, as_json)
 
 
 def status(job_id: Job, as_json: AsJson = False, url: Url = HERE) -> None:
@@ -183,21 +187,46 @@ def status(job_id: Job, as_json: AsJson = False, url: Url = HERE) -> None:
 
 
 def watch(job_id: Job, as_json: AsLines = False, url: Url = HERE) -> None:
-    """Follow a job until it ends. Exit 1 unless it succeeds. The API key is in EUTERPE_API_KEY."""
-    with connected(url) as client:
-        _watch(client, job_id, as_json)
+    """Follow a job until it ends. Exit 1 if it fails, and 3 if the watch ends before the job.
+
+    The API key is in EUTERPE_API_KEY.
+    """
+    _watch(url, job_id, as_json)
 
 
-def _watch(client: Client, job_id: str, as_json: bool) -> None:
+def _watch(url: str, job_id: str, as_json: bool) -> None:
+    with connected(url, WATCH_RETRY) as client:
+        try:
+            follow(client.watch(job_id), as_json=as_json)
+        except KeyboardInterrupt:
+            raise _left(job_id) from None
+        except ClientError as error:
+            if not error.retryable:
+                raise
+            complain(str(error))
+            raise _left(job_id) from None
+        if not as_json:
+            _show_warnings(client, job_id)
+
+
+def _left(job_id: str) -> typer.Exit:
+    """Return the exit of a watch that ended before its job. The code differs from that of a failed job."""
+    note(f"the job goes on; `euterpe watch {job_id}` follows it again")
+    return typer.Exit(_UNFINISHED)
+
+
+def _show_warnings(client: Client, job_id: str) -> None:
+    """Print the warnings of a job that has succeeded. Its events do not contain them."""
     try:
-        follow(client.watch(job_id), as_json=as_json)
-    except KeyboardInterrupt:
-        note(f"the job goes on; `euterpe watch {job_id}` follows it again")
-        raise typer.Exit(1) from None
+        job = client.status(job_id)
+    except ClientError as error:
+        note(f"the warnings of the job are not known: {error}")
+    else:
+        show_warnings(job.warnings or ())
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Client]:
+def connected(url: str, retry: RetryPolicy | None = None) -> Iterator[Client]:
     """Yield a client with the API key from the environment.
 
     The key is not a command argument, because other users of the machine can read a process's arguments.
@@ -206,7 +235,7 @@ def connected(url: str) -> Iterator[Client]:
     if not key:
         raise typer.BadParameter("is not set: `euterpe requester create NAME` prints a key", param_hint=KEY)
     try:
-        client = Client(url, key, on_outage=_note_outage)
+        client = Client(url, key, on_outage=_note_outage, **({"retry": retry} if retry else {}))
     except MalformedApiKey as error:
         raise typer.BadParameter(str(error), param_hint=KEY) from None
     except ValueError as error:

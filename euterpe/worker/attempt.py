@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, assert_never
 import structlog
 
 from euterpe.domain.error_codes import RetryClass
-from euterpe.domain.leased_job import End, StaleClaim
+from euterpe.domain.leased_job import End, StaleClaim, Unavailable
 from euterpe.domain.retry import JobError
 from euterpe.domain.spec import JobSpec, resolve_outputs
 from euterpe.domain.states import JobStatus
@@ -142,8 +142,10 @@ class Attempt:
     def _write_end(self, write: Callable[[], object]) -> None:
         try:
             write()
-        except Exception:  # noqa: BLE001  a slot must survive any error of a job
+        except (Unavailable, LeaseLost) as error:
             # The lease will expire, and then the sweep ends the attempt.
+            _log.warning("outcome_not_written", code=error.code, error=str(error))
+        except Exception:  # noqa: BLE001  a slot must survive any error of a job
             _log.exception("outcome_not_written")
 
     def _work(self, folder: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from euterpe.domain.errors import EuterpeError
 from euterpe.domain.leased_job import LeasedJob, Unavailable
 from euterpe.runtime.retry import retry
 from euterpe.worker.meter import UsageMeter
+from euterpe.worker.outage_log import OutageLog
+from euterpe.worker.remote.server_errors import WorkerKeyRefused
 
 _log = structlog.get_logger(__name__)
 # A stopping worker waits at most this long for its control plane. Jobs that it cannot release in this time
@@ -25,6 +27,9 @@ _HANGS_S = 60.0
 # An attempt waits at most this long for the key provider. The attempt does not fail at once, because a
 # restart of the key provider must not waste the work of a long attempt.
 _KEYS_WAIT_S = 60.0
+# An attempt waits at most this long for a refused API key to be accepted again: two leases of the usual 60 s.
+# Without this limit, the attempts of a revoked key would keep their slots up to their deadlines.
+_KEY_WAIT_S = 120.0
 R = TypeVar("R")
 Clock = Callable[[], float]
 
@@ -78,13 +83,17 @@ class AttemptControl:
         clock: Clock = time.monotonic,
         *,
         keys_wait_s: float = _KEYS_WAIT_S,
+        key_wait_s: float = _KEY_WAIT_S,
         on_uploading: Callable[["AttemptControl"], None] = lambda _: None,
     ) -> None:
-        self.job, self._keys_wait_s, self._on_uploading = job, keys_wait_s, on_uploading
+        self.job, self._on_uploading = job, on_uploading
+        self._keys_wait_s, self._key_wait_s = keys_wait_s, key_wait_s
         self.clock, self._ends_at, self._timeout_s = clock, clock() + timeout_s, timeout_s
 
         self.meter = UsageMeter()
         self._end: Interruption | None = None
+        self._outages = OutageLog("control_plane_unavailable")
+        self._refused_at: float | None = None
         self._changed = threading.Event()
 
     def check(self) -> None:
@@ -129,13 +138,14 @@ class AttemptControl:
 
         While the control plane or the key provider is unavailable, retry with backoff until the attempt's
         deadline. A wait for the key provider ends earlier: after `keys_wait_s` (None means the attempt's own
-        limit), or when the attempt must stop.
+        limit), or when the attempt must stop. Raise `LeaseLost` if the API key of the worker stays refused.
         """
         keys_until = self.clock() + (self._keys_wait_s if keys_wait_s is None else keys_wait_s)
 
         def has_time_left(error: Exception) -> bool:
             if isinstance(error, Unavailable):
-                _log.warning("control_plane_unavailable", code=error.code, error=str(error))
+                self._outages.failed(error)
+                self._check_key(error)
                 return self.seconds_left > 0
             _log.warning("key_provider_unavailable", error=str(error))
             self.check()
@@ -144,4 +154,17 @@ class AttemptControl:
         def sleep(seconds: float) -> None:
             time.sleep(min(self.seconds_left, seconds))
 
-        return retry(call, on=(Unavailable, KeyProviderUnavailable), may_retry=has_time_left, sleep=sleep)
+        result = retry(call, on=(Unavailable, KeyProviderUnavailable), may_retry=has_time_left, sleep=sleep)
+        self._outages.ended()
+        self._refused_at = None
+        return result
+
+    def _check_key(self, error: Unavailable) -> None:
+        """Raise `LeaseLost` if the API key of the worker has been refused for too long."""
+        if not isinstance(error, WorkerKeyRefused):
+            self._refused_at = None
+            return
+        now = self.clock()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        if now - self._refused_at >= self._key_wait_s:
+            raise LeaseLost(f"the API key of the worker is refused: {error}") from None

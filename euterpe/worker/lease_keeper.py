@@ -8,6 +8,7 @@ from euterpe.domain.leased_job import Heartbeat, Unavailable
 from euterpe.runtime.lease_keeper import LeaseKeeper
 from euterpe.worker.attempt_control import AttemptControl, CancelRequested, LeaseLost, WorkerStopping
 from euterpe.worker.control_plane import ControlPlane
+from euterpe.worker.outage_log import OutageLog
 
 _log = structlog.get_logger(__name__)
 
@@ -21,6 +22,7 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
     def __init__(self, plane: ControlPlane, *, interval_ms: int) -> None:
         super().__init__("euterpe-lease-keeper", interval_s=interval_ms / 1000)
         self._plane = plane
+        self._outages = OutageLog("heartbeat_failed")
 
     def keep(self, control: AttemptControl) -> None:
         self.add(control.job.job_id, control)
@@ -43,6 +45,7 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
         controls = [control for control in claims if not control.is_hung]
         beats = [Heartbeat(control.job, control.meter.changes()) for control in controls]
         answer = self._plane.heartbeat(beats)
+        self._outages.ended()
         for control, beat in zip(controls, beats, strict=True):
             if beat.timings is not None:
                 control.meter.note_written(beat.timings)
@@ -53,7 +56,7 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
 
     def pause_after(self, error: Exception) -> float:
         if isinstance(error, Unavailable):
-            _log.warning("heartbeat_failed", error=str(error))
+            self._outages.failed(error)
         else:
             _log.error("heartbeat_unexpected_error", exc_info=error)
         # Send the next heartbeat soon after any error, because the leases expire meanwhile.

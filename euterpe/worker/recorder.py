@@ -10,6 +10,7 @@ from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.worker.attempt_control import AttemptControl, LeaseLost
 from euterpe.worker.control_plane import ControlPlane
+from euterpe.worker.outage_log import OutageLog
 
 _log = structlog.get_logger(__name__)
 REPORT_EVERY_S = 1.0
@@ -24,6 +25,7 @@ class AttemptRecorder:
         self._report_every_s = report_every_s
         self._plane, self._control, self._job = plane, control, control.job
         self.phase = JobStatus.CLAIMED
+        self._outages = OutageLog("progress_not_written")
         self._reported_at = float("-inf")
         self._reported = -1.0
 
@@ -61,8 +63,9 @@ class AttemptRecorder:
         try:
             held = self._plane.report(self._job, ProgressFigures(percent, eta_seconds, speed))
         except Unavailable as error:
-            _log.warning("progress_not_written", error=str(error))
+            self._outages.failed(error)
             return
+        self._outages.ended()
         if not held:
             raise LeaseLost("the job is not ours any more")
 

@@ -150,7 +150,7 @@ class Worker:
         try:
             self._claim(free, pause_s if wait_s is None else wait_s)
         except EuterpeError as error:
-            _log.warning("claim_failed", error=str(error))
+            _log.warning("claim_failed", code=error.code, error=str(error))
             self._tools.plane.wait(pause_s)
 
     def _claim(self, free: int, wait_s: float) -> None:

@@ -92,6 +92,31 @@ def test_a_job_that_succeeded_has_its_source_its_times_and_a_table_of_its_output
     ]
 
 
+def track(kind: str, codec: str, **fields: Any) -> dict[str, Any]:
+    sizes = {"width": 1280, "height": 720} if kind == "video" else {"width": None, "height": None}
+    own = {"measured_lufs": None, "gain_db": None, "quality": None, "copied": False, "language": None}
+    return {"kind": kind, "codec": codec, "bitrate": 2_500_000, **sizes, **own, **fields}
+
+
+def test_the_table_of_outputs_has_the_rate_quality_and_loudness_of_each_track(screen: Screen) -> None:
+    searched = {"vmaf": 93.41, "vmaf_p1": 90.0, "crf": 30, "predicted_vmaf": 93.2, "psnr": 42.708}
+    picture = track("video", "av1", quality=searched)
+    sound = track("audio", "opus", bitrate=96_400, language="ger", measured_lufs=-21.8, gain_db=5.8)
+    copied = track("audio", "aac", bitrate=None, copied=True, measured_lufs=-16.0, gain_db=-2.0)
+    text = screen(show_outputs, [{**SOUND, "renditions": [picture, sound, copied]}])
+    assert text.splitlines()[2].split() == ["name", "files", "size", "url"]
+    assert " ".join("".join(text.splitlines(keepends=True)[4:]).split()) == (
+        "av1 1280×720 2500 kbit/s crf 30 VMAF 93.4 (predicted 93.2) PSNR 42.71, "
+        "opus ger 96 kbit/s -21.8 LUFS +5.8 dB, aac copied -16.0 LUFS -2.0 dB"
+    )
+
+
+def test_a_field_of_an_output_that_is_not_set_is_not_shown(screen: Screen) -> None:
+    wanted = {"name": "film", "type": "mp4", "video": {"crf": None, "target": {"vmaf": 93.0}}, "audio": None}
+    text = screen.job("queued", spec={"outputs": [wanted]})
+    assert words(text)["wants film"] == "type=mp4, video.target.vmaf=93.0, audio=none"
+
+
 def test_a_running_job_has_a_bar(screen: Screen) -> None:
     fields = words(screen.job("processing", progress=41.5, speed=3.12, eta_seconds=3671.7))
     assert fields["progress"] == f"{'━' * 8}{'─' * 12} 41.5 %, 3.1x, 1:01:12 to go"

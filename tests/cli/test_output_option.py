@@ -65,6 +65,23 @@ HEVC = {"codec": "hevc", "height": 720, "crf": 24}
             },
         ),
         ("sprite,vtt=false,columns=5", {"name": "sprite", "type": "sprite", "vtt": False, "columns": 5}),
+        (
+            "mp4,target.vmaf=93,loudness.target=-16,audio.loudness.true_peak=-2",
+            {
+                "name": "mp4",
+                "type": "mp4",
+                "video": {"target": {"vmaf": 93.0}},
+                "audio": {"loudness": {"target": -16.0, "true_peak": -2.0}},
+            },
+        ),
+        (
+            "sprite,source.url=s3://in/logo.png,position=center,watermark.opacity=0.5",
+            {
+                "name": "sprite",
+                "type": "sprite",
+                "watermark": {"source": {"url": "s3://in/logo.png"}, "position": "center", "opacity": 0.5},
+            },
+        ),
         (' {"name": "x", "type": "mp4"}', {"name": "x", "type": "mp4"}),
     ],
 )
@@ -77,7 +94,7 @@ def test_every_field_of_every_output_can_be_given() -> None:
     for model in get_args(get_args(OutputSpec)[0]):
         kind = get_args(model.model_fields["type"].annotation)[0]
         for field in set(model.model_fields) - {"type"}:
-            assert field in parse_output(f"{kind},{field}=1")
+            assert field in parse_output(f"{kind},{field}={{}}")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +109,10 @@ def test_every_field_of_every_output_can_be_given() -> None:
         ("name=a", "must begin with its type"),
         ("mp4,type=hls", "must begin with its type"),
         ("mp4,heigth=720", "mp4 has no field 'heigth' (did you mean 'height'?)"),
+        ("m4a,loudness=-16", "loudness has fields: give loudness.target or loudness.true_peak"),
+        ("mp4,video.target=93", "video.target has fields: give video.target.vmaf"),
+        ("mp4,true_peak=-2", "mp4 has no field 'true_peak' (did you mean 'loudness.true_peak'?)"),
+        ("mp4,loudness.targe=3", "mp4 has no field 'loudness.targe' (did you mean 'loudness.target'?)"),
         ("mp4,video.at=1", "mp4 has no field 'video.at'"),
         ("mp4,height=720,height=480", "height is given more than once"),
         ("m4a,audio=none,bitrate_kbps=96", "audio is given more than once, in part and as a whole"),

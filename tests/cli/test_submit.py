@@ -1,7 +1,7 @@
 """submit, status and watch, against a real HTTP server that answers by a script."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from io import StringIO
@@ -11,7 +11,9 @@ import pytest
 from rich.console import Console
 
 from euterpe.cli.follow import follow
-from euterpe.client import Client, Event, JobFailed, Progress, RetryPolicy
+from euterpe.cli.output import note
+from euterpe.cli.submit import WATCH_RETRY
+from euterpe.client import Client, Event, JobFailed, Progress, RetryPolicy, Unreachable
 from euterpe.crypto import apikeys
 from tests.cli.command_runner import CANARY, Cli
 from tests.client.scripted_server import (
@@ -32,8 +34,10 @@ from tests.engines import free_port
 
 SUBMIT = ("submit", "s3://in/a.mov", "--to", "s3://out/a/", "--profile", "h264-720p")
 OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4"}]
+WARNING = {"code": "output_failed", "output": "talk", "message": "talk could not be made"}
 ERROR = {"code": "source_forbidden", "message": "the source answered 403\x1b[2J"}
 SUCCESS = SseStream([HELLO, frame(1, "claimed"), progress(41.5), frame(2, "succeeded", outputs=OUTPUTS)])
+SUCCEEDED = Answer(200, job("succeeded", warnings=[]))
 FAILURE = SseStream([HELLO, frame(1, "claimed"), frame(2, "failed", error=ERROR)])
 
 
@@ -117,7 +121,7 @@ def test_the_url_may_be_an_option(cli: Cli, server: Server, monkeypatch: pytest.
 
 
 def test_a_watch_prints_a_line_for_each_event_and_then_the_outputs(cli: Cli, server: Server) -> None:
-    server.script(SUCCESS)
+    server.script(SUCCESS, SUCCEEDED)
     at = event(1, "claimed")["occurred_at"]
     assert cli.ok("watch", JOB_ID).out.splitlines() == [
         f"{at}  claimed",
@@ -136,9 +140,28 @@ def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Se
 
 
 def test_a_submit_may_stay_until_the_job_has_finished(cli: Cli, server: Server) -> None:
-    server.script(Answer(202, job()), SUCCESS)
+    server.script(Answer(202, job()), SUCCESS, SUCCEEDED)
     assert cli.ok(*SUBMIT, "--watch").out.splitlines()[0] == JOB_ID
-    assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events"]
+    assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events", "GET /transcode/status"]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_watch_ends_with_the_warnings_of_the_job(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    server.script(SUCCESS, Answer(200, job("succeeded", warnings=[WARNING])))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    *_, heading, columns, row = cli.ok("watch", JOB_ID).out.splitlines()
+    assert heading == "warnings"
+    assert columns.split() == ["output", "code", "message"]
+    assert row.split(maxsplit=2) == list(map(WARNING.get, ("output", "code", "message")))
+
+
+def test_a_job_has_succeeded_even_if_its_warnings_cannot_be_read(cli: Cli, server: Server) -> None:
+    server.script(SUCCESS, problem(410, "pruned", "the job was pruned"))
+    ran = cli("watch", JOB_ID)
+    assert (ran.code, ran.err) == (0, "the warnings of the job are not known: the job was pruned\n")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -152,6 +175,35 @@ def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[
     assert "\x1b" not in ran.out + ran.err
 
 
+@pytest.mark.parametrize("command", [("watch", JOB_ID), (*SUBMIT, "--watch")], ids=["watch", "submit"])
+def test_a_watch_that_loses_the_service_is_not_a_job_that_failed(
+    cli: Cli, server: Server, command: tuple[str, ...]
+) -> None:
+    down = problem(503, "unavailable", "the database does not answer", headers={"retry-after": "61"})
+    server.script(*[Answer(202, job())] * (command[0] == "submit"), down)
+    ran = cli(*command)
+    outage, resume = ran.err.splitlines()
+    assert ran.code == 3
+    assert outage.startswith("error: the database does not answer")
+    assert resume == f"the job goes on; `euterpe watch {JOB_ID}` follows it again"
+
+
+def test_a_watch_outlasts_an_outage_of_a_minute() -> None:
+    gone = Unreachable("no answer")
+    tries = range(1, WATCH_RETRY.attempts)
+    pauses = [WATCH_RETRY.pause_s(gone, tried=n, idempotent=True, drawn=0.0) for n in tries]
+    assert sum(filter(None, pauses)) > 60
+
+
+def test_a_note_does_not_break_the_progress_bar() -> None:
+    def updates() -> Iterator[Event | Progress]:
+        yield Event.read(event(1, "processing"))
+        note("no answer; trying again")
+
+    lines = on_a_terminal(updates()).splitlines()
+    assert [line.strip() for line in lines if "again" in line][-1].endswith("\x1b[2Kno answer; trying again")
+
+
 def test_an_interrupted_watch_prints_how_to_resume_it(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,20 +212,20 @@ def test_an_interrupted_watch_prints_how_to_resume_it(
 
     monkeypatch.setattr("euterpe.cli.submit.follow", interrupted)
     ran = cli("watch", JOB_ID)
-    assert (ran.code, ran.err) == (1, f"the job goes on; `euterpe watch {JOB_ID}` follows it again\n")
+    assert (ran.code, ran.err) == (3, f"the job goes on; `euterpe watch {JOB_ID}` follows it again\n")
     assert not server.requests
 
 
 def test_on_a_terminal_the_outputs_of_a_watched_job_are_printed_once(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.script(SUCCESS)
+    server.script(SUCCESS, SUCCEEDED)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")
     assert cli.ok("watch", JOB_ID).out.count("s3://out/a/mp4.mp4") == 1
 
 
-def on_a_terminal(updates: list[Event | Progress]) -> str:
+def on_a_terminal(updates: Iterable[Event | Progress]) -> str:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100, color_system=None)
     with suppress(JobFailed):
@@ -225,7 +277,8 @@ def test_an_outage_is_reported_once_while_it_lasts(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("euterpe.cli.submit.Client", partial(Client, retry=RetryPolicy(first_pause_s=0.0)))
-    server.script(Disconnect(), Disconnect(), SUCCESS if command[0] == "watch" else Answer(200, job()))
+    replies = (SUCCESS, SUCCEEDED) if command[0] == "watch" else (SUCCEEDED,)
+    server.script(Disconnect(), Disconnect(), *replies)
     ran = cli(*command)
     (line,) = ran.err.splitlines()
     assert ran.code == 0

@@ -18,7 +18,7 @@ class WorkerKeyRefused(Unavailable):
     """The API key is unknown, disabled, or lacks the scope `worker`.
 
     A call may succeed later, because an operator may enable the key again. Until then the worker claims
-    nothing, and its attempts go on as long as their leases last.
+    nothing, and an attempt that needs the server ends after two minutes.
     """
 
     code = "worker_key_refused"

@@ -1,0 +1,56 @@
+"""The log lines of an outage: its begin, a reminder once a minute, and its end."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from euterpe.domain.errors import EuterpeError
+
+_log = structlog.get_logger(__name__)
+# An attempt and its heartbeat retry every few seconds, so that an outage of an hour would fill the log.
+_REMIND_S = 60.0
+
+
+@dataclass
+class _Outage:
+    began_at: float
+    logged_at: float
+    code: str
+    failures: int = 1
+
+
+class OutageLog:
+    """The log of the outages that one kind of call finds. `event` is the name of its lines. Thread-safe."""
+
+    def __init__(
+        self, event: str, *, remind_s: float = _REMIND_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._event, self._remind_s, self._clock = event, remind_s, clock
+        self._lock = threading.Lock()
+        self._outage: _Outage | None = None
+
+    def failed(self, error: EuterpeError) -> None:
+        """Log the error, unless the same outage was logged less than `remind_s` ago."""
+        with self._lock:
+            now, outage = self._clock(), self._outage
+            if outage is None:
+                self._outage = _Outage(now, now, error.code)
+                more = {}
+            else:
+                outage.failures += 1
+                if outage.code == error.code and now - outage.logged_at < self._remind_s:
+                    return
+                outage.logged_at, outage.code = now, error.code
+                more = {"failures": outage.failures}
+        _log.warning(self._event, code=error.code, error=str(error), **more)
+
+    def ended(self) -> None:
+        """Log the end of the outage, if there was one. Call this method after each successful call."""
+        with self._lock:
+            outage, self._outage = self._outage, None
+            seconds = round(self._clock() - outage.began_at, 1) if outage else 0.0
+        if outage:
+            _log.info("outage_over", of=self._event, seconds=seconds, failures=outage.failures)
