@@ -59,7 +59,9 @@ class Requesters:
     def __init__(self, database: Database, keys: KeyProvider) -> None:
         self._database, self._keys = database, keys
         valid = (
-            sa.select(_key.key_id, _key.requester_id, _key.secret_hash, _key.scopes, _requester.name, *_LIMITS)
+            sa.select(
+                _key.key_id, _key.requester_id, _key.secret_hash, _key.scopes, _requester.name, *_LIMITS
+            )
             .join(requesters)
             .where(_is_valid(_key.expires_at, database.now), _requester.disabled_at.is_(None))
         )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -97,6 +98,31 @@ def test_same_bytes_on_one_core_and_on_many(clips: Clips, tmp_path: Path, kind: 
     for run_no in range(3):
         folder = tmp_path / f"many-{run_no}"
         assert hashes(source, outputs, folder, count=os.cpu_count() or 1, threads=7) == few
+
+
+CAPPED = [codec.name for codec in codecs_for("video", "mp4") if codec.rated]
+
+
+@pytest.mark.parametrize("codec", CAPPED)
+def test_a_limit_on_the_rate_makes_the_same_bytes_on_a_busy_machine(
+    sandbox: Sandbox, clips: Clips, tmp_path: Path, codec: str
+) -> None:
+    """Four encodes compete for the cores, so the threads of each progress at different speeds.
+
+    With slice threads, all of 12 encodes by x264 were different.
+    """
+    made_of = "testsrc2=s=1280x720:r=25:d=2,noise=alls=25:allf=t"
+    source = clips.encoded("noise.mp4", f"-f lavfi -i {made_of} -crf 12")
+    outputs = specs(film(codec=codec, height=720, bitrate_kbps=1500, crf=23))
+    planned = plan(outputs, probe(sandbox, source), threads=4)
+
+    def made(number: int) -> str:
+        (folder := tmp_path / str(number)).mkdir()
+        run(sandbox, planned, source, folder)
+        return sha256((folder / "film.mp4").read_bytes()).hexdigest()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(made, range(4)))) == 1
 
 
 def test_a_damaged_film_makes_the_same_bytes_with_any_number_of_threads(
