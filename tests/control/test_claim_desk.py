@@ -137,7 +137,7 @@ def test_a_lost_answer_is_given_again(store: Store, desk: ClaimDesk) -> None:
 
 
 def test_a_repeated_claim_of_an_empty_queue_is_found_by_the_next_claim(store: Store, claims: Claims) -> None:
-    """It has no transaction of its own, and does not wait in the line of the workers that came before."""
+    """It does not wait in the line of the workers that came before."""
     enqueue(store)
     desk = desk_of(store, claims, SELDOM, most_at_once=2)
     desk.start()
@@ -147,10 +147,8 @@ def test_a_repeated_claim_of_an_empty_queue_is_found_by_the_next_claim(store: St
     look(desk)
     again = desk.enter(request(claim_id="c1"))
     new = desk.enter(request(claim_id="c2"))
-    calls = claims.calls
     look(desk)
     assert again.jobs.result(LONG_S)[0].attempt_id == job.attempt_id
-    assert claims.calls == calls + 1
     assert not any(one.jobs.done() for one in (new, *others))
     assert desk.leave(new), "its claim was looked for"
     desk.stop()
@@ -162,7 +160,7 @@ def test_a_claim_is_for_more_workers_while_there_are_jobs_for_all(store: Store, 
     job_ids = enqueue(store, 60)
     desk.start()
     assert [ids(one) for one in waiting] == [[job_id] for job_id in job_ids]
-    assert claims.calls <= 5
+    assert claims.calls <= 6, "8 with eight workers for each claim"
     desk.stop()
 
 
@@ -271,14 +269,17 @@ def test_too_many_workers_are_refused(store: Store, claims: Claims) -> None:
     desk.stop()
 
 
-def test_a_worker_that_left_gets_no_job(store: Store, desk: ClaimDesk) -> None:
+def test_a_worker_that_left_gets_no_job(store: Store, claims: Claims) -> None:
+    desk = desk_of(store, claims, SELDOM)  # a worker cannot leave while a poll claims for it
+    desk.start()
     waiting = desk.enter(request("w1"))
     look(desk)
     assert desk.leave(waiting)
     assert not desk.leave(waiting)
     (job_id,) = enqueue(store)
-    assert ids(desk.enter(request("w2"))) == [job_id]
+    assert ids(desk.enter(request("w2"), waits=False)) == [job_id]
     assert store.jobs.get(job_id).worker_id == "w2"
+    desk.stop()
 
 
 def test_a_worker_cannot_leave_while_the_desk_claims_for_it(
@@ -333,13 +334,16 @@ def test_a_late_copy_of_an_empty_claim_gets_no_job(store: Store, desk: ClaimDesk
     assert store.jobs.get(job_id).attempt_count == 1
 
 
-def test_a_claim_that_waits_twice_ends_for_both(store: Store, desk: ClaimDesk) -> None:
+def test_a_claim_that_waits_twice_ends_for_both(store: Store, claims: Claims) -> None:
+    desk = desk_of(store, claims, SELDOM)
+    desk.start()
     first, copy = desk.enter(request(claim_id="c1")), desk.enter(request(claim_id="c1"))
     look(desk)
     assert desk.leave(first)
     assert ids(copy) == []
     (job_id,) = enqueue(store)
-    assert ids(desk.enter(request(claim_id="c2"))) == [job_id]
+    assert ids(desk.enter(request(claim_id="c2"), waits=False)) == [job_id]
+    desk.stop()
 
 
 def test_a_worker_cannot_leave_while_the_desk_claims_for_a_copy_of_its_claim(

@@ -32,9 +32,7 @@ def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_publishes(
     installation.environ["EUTERPE_STORAGE_ROOTS"] = str(media)
     lease = {"EUTERPE_LEASE_TTL_MS": str(_LEASE_MS), "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
     api, dispatcher = installation.start("api", "--port", "0", **lease), installation.start("dispatcher")
-    encoding = installation.receiver.signal_when(
-        lambda event: (event.type, event.status) == ("job.progress", "processing")
-    )
+    encoding = installation.receiver.signal_when(lambda event: event.status == "processing")
     server = api.address()
     with (
         Client(server, installation.api_key) as client,
@@ -49,7 +47,7 @@ def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_publishes(
                 "output": {"url": f"file://{media}/out/{wrong_by_s}/"},
                 "outputs": [_HLS],
                 "status_webhook_url": installation.receiver.hook_url,
-                "webhook_events": ["progress"],
+                "webhook_events": ["processing"],
             }
         )
         assert encoding.wait(60)
@@ -84,7 +82,7 @@ def _kill(worker: Program) -> None:
 
 def _hold_for_a_whole_lease(store: Store, worker: Program, job_id: str) -> None:
     """Stop the ffmpeg of the job until its lease was extended past the end that it has now."""
-    *_, ffmpeg = descendants(worker.pid)
+    ffmpeg = _encoder(worker)
     os.kill(ffmpeg, signal.SIGSTOP)
     try:
         first_end = store.jobs.get(job_id).lease_expires_at
@@ -98,6 +96,16 @@ def _hold_for_a_whole_lease(store: Store, worker: Program, job_id: str) -> None:
         raise AssertionError("the lease was not extended")
     finally:
         os.kill(ffmpeg, signal.SIGCONT)
+
+
+def _encoder(worker: Program) -> int:
+    """Return the ffmpeg of the worker's only job. The other child of the worker is its fork server."""
+    for _ in range(_LONGEST_POLLS):
+        children = descendants(worker.pid)
+        if len(children) == 2:
+            return children[1]
+        threading.Event().wait(_POLL_S)
+    raise AssertionError("no encode began")
 
 
 def _check_clock(log: list[str], wrong_by_s: int) -> None:
