@@ -77,10 +77,15 @@ class Requesters:
             row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
             insert = self._database.insert(requesters).values(row).on_conflict_do_nothing()
             if connection.execute(insert.returning(_requester.requester_id)).first() is None:
-                raise Conflict(f"there is a requester named {name!r} already; choose another name")
+                raise Conflict(_name_taken(name, is_worker=self._is_worker(connection, name)))
             self._add_key(connection, requester_id, minted, [str(scope) for scope in scopes])
             self._add_secret(connection, sealed_row)
         return NewRequester(requester_id, minted.plaintext, secret)
+
+    def _is_worker(self, connection: sa.Connection, name: str) -> bool:
+        """Return whether all API keys of the requester have the scope `worker` only."""
+        scopes = sa.select(_key.scopes).join(requesters).where(_requester.name == name)
+        return all(set(granted) == {Scope.WORKER} for granted in connection.execute(scopes).scalars())
 
     def find(self, name_or_id: str) -> str:
         """Return the id of the requester with this name or id; raise NotFound if there is none."""
@@ -245,3 +250,11 @@ class Requesters:
 
 def _is_valid(expires_at: AnyColumn, now: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
     return sa.or_(expires_at.is_(None), expires_at > now)
+
+
+def _name_taken(name: str, *, is_worker: bool) -> str:
+    kind, end = ("worker key", "worker-key revoke") if is_worker else ("requester", "requester disable")
+    return (
+        f"there is a {kind} named {name!r} already; choose another name: a name is never free again, not "
+        f"even after `euterpe {end}`"
+    )
