@@ -455,7 +455,8 @@ class ErrorCode(StrEnum):
             ends_as="file_outside_roots",
         ),
         "the worker does not have the folder of a `file://` URL, which the API accepted",
-        "nothing, if another worker has the folder; else ask the operator for `EUTERPE_STORAGE_ROOTS`",
+        "nothing, if another worker has the folder; else ask the operator for `EUTERPE_STORAGE_ROOTS` on the "
+        "worker",
     )
     STORAGE_ENDPOINT_MISSING = (
         "storage_endpoint_missing",
@@ -468,7 +469,8 @@ class ErrorCode(StrEnum):
         ),
         "the worker may not use the `endpoint` of the credentials, which the API accepted or a refresh "
         "brought",
-        "nothing, if another worker may use it; else ask the operator for `EUTERPE_STORAGE_ENDPOINTS`",
+        "nothing, if another worker may use it; else ask the operator for `EUTERPE_STORAGE_ENDPOINTS` on the "
+        "worker",
     )
     FFMPEG_INCOMPLETE = (
         "ffmpeg_incomplete",
