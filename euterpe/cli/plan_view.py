@@ -33,7 +33,7 @@ def _heading(output: Document) -> str:
 
 
 def _is_searched(output: Document) -> bool:
-    """Return whether a search will choose the rate of a picture. Only such an encode has no rate in a plan."""
+    """Return whether a search will choose a rate: only such an encode of a picture has none in a plan."""
     return any(
         (track["kind"], track["action"], track["bitrate"]) == ("video", "encode", None)
         for track in output["tracks"]
