@@ -1,4 +1,4 @@
-"""Show one job on a terminal: its progress, error, advice, times and outputs."""
+"""Show one job on a terminal: its progress, error, advice, times, outputs and warnings."""
 
 import re
 import time
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from euterpe.cli.job_tables import Document, milliseconds, picture, show_outputs, took
+from euterpe.cli.job_tables import Document, milliseconds, picture, show_outputs, show_warnings, took
 from euterpe.cli.layout import flat
 from euterpe.cli.output import fields, title
 from euterpe.domain.error_codes import ErrorCode
@@ -24,7 +24,16 @@ _BAR = 20
 # Fields of the status document that this module formats. All other fields are shown unchanged.
 _FORMATTED = {
     *("job_id", "status", "progress", "eta_seconds", "speed", "attempt_count", "max_attempts", "queue"),
-    *("priority", "credential_version", "cancel_requested", "source_info", "outputs", "error", "metadata"),
+    *(
+        "priority",
+        "credential_version",
+        "cancel_requested",
+        "source_info",
+        "outputs",
+        "warnings",
+        "error",
+        "metadata",
+    ),
     *("created_at", "updated_at", "started_at", "finished_at", "next_attempt_at"),
     *("requester_id", "group_id", "worker_id", "claim_version", "lease_expires_at", "spec"),
 }
@@ -68,6 +77,7 @@ def show_job(job: Document, now_ms: int | None = None) -> None:
     title(job["job_id"], job["status"])
     fields({**_summary(job, clock), **_times(job, clock), **_operator_fields(job, clock)})
     show_outputs(job["outputs"])
+    show_warnings(job.get("warnings") or ())
 
 
 # -- parts of the summary

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from euterpe.cli.layout import field_lines, printable, table_lines
 from euterpe.domain.rows import columns
-from euterpe.domain.states import FINISHED
 from euterpe.domain.units import format_largest_unit, iso_or_none
 
 _COLOURS = {"succeeded": "green", "failed": "red", "dead_letter": "red", "queued": "yellow"}
@@ -68,9 +67,8 @@ def fields(values: Mapping[str, object]) -> None:
 
 
 def job_fields(job: Mapping[str, Any]) -> None:
-    """Print a job. An unfinished job's error is from an earlier attempt, so the label is `last_error`."""
-    goes_on = job["status"] not in FINISHED
-    fields({"last_error" if goes_on and name == "error" else name: value for name, value in job.items()})
+    """Print the fields of a job by the names that they have in its JSON document."""
+    fields(job)
 
 
 def document(row: "DataclassInstance") -> dict[str, Any]:

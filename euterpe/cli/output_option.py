@@ -140,7 +140,9 @@ def _find(type_: str, key: str) -> tuple[tuple[str, ...], Schema]:
     if path[0] not in fields:
         holders = [name for name, field in fields.items() if path[0] in _properties(field)]
         if len(holders) > 1 and key != _OF_THE_PICTURE:
-            raise _wrong(f"{key} is ambiguous: give {' or '.join(f'{name}.{key}' for name in holders)}")
+            raise _wrong(
+                f"{key} is ambiguous: give {' or '.join(f'{name}.{key}' for name in holders)}, or both"
+            )
         path = (holders[0], *path) if holders else path
     found = whole
     for step in path:

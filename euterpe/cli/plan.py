@@ -63,7 +63,7 @@ def plan_file(
     if whole:
         json_document(plan_document(made))
         return
-    document = plan_overview(made, outputs, info, is_exact=not watermarks)
+    document = plan_overview(made, outputs, info)
     (json_document if as_json else show_plan)(document)
 
 

@@ -27,8 +27,17 @@ def _heading(output: Document) -> str:
     told = [
         *([format_seconds(seconds)] if seconds is not None else []),
         *([f"about {format_bytes(size)}"] if size is not None else []),
+        *(["size not known before the search for `target`"] if _is_searched(output) else []),
     ]
     return f"{output['name']}  {', '.join(told)}" if told else str(output["name"])
+
+
+def _is_searched(output: Document) -> bool:
+    """Return whether a search will choose a rate: only such an encode of a picture has none in a plan."""
+    return any(
+        (track["kind"], track["action"], track["bitrate"]) == ("video", "encode", None)
+        for track in output["tracks"]
+    )
 
 
 def _track(track: Document) -> tuple[object, ...]:

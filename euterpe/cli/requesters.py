@@ -45,9 +45,13 @@ def create(
 
 @command(app, "list", example="euterpe requester list --json")
 def list_(as_json: AsJson = False) -> None:
-    """List all requesters. `keys` is the number of API keys that are valid now."""
+    """List all requesters. `keys` is the number of API keys that are valid now.
+
+    `euterpe worker-key list` lists the keys of remote workers.
+    """
     with opened() as store:
-        rows = store.requesters.all()
+        workers = {row.requester_id for row in store.requesters.workers()}
+        rows = [row for row in store.requesters.all() if row.requester_id not in workers]
     if as_json:
         json_document([document(row) for row in rows])
         return

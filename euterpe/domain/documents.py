@@ -298,7 +298,7 @@ class PlannedOutputDocument:
         int | None,
         about(
             "an estimate of the size of all files; it may be wrong by half, because the bytes of a constant "
-            "quality depend on the pictures",
+            "quality depend on the pictures; null for an output with a `target`",
             19_000_000,
             minimum=0,
         ),

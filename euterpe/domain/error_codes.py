@@ -156,7 +156,7 @@ class ErrorCode(StrEnum):
         ),
         "the transfer ended before the announced length (retried), or the file itself is incomplete (not "
         "retried)",
-        "upload the source again",
+        "upload the source again, or set `allow_truncated` to encode what can be read",
     )
     SOURCE_NOT_MEDIA = (
         "source_not_media",
@@ -180,13 +180,13 @@ class ErrorCode(StrEnum):
         "no_video_stream",
         _Kind(_REQUEST, _PERMANENT, "processing"),
         "an output needs video, and the source has none",
-        "request audio only",
+        "request sound only, or make the outputs with pictures `optional`",
     )
     NO_AUDIO_STREAM = (
         "no_audio_stream",
         _Kind(_REQUEST, _PERMANENT, "processing"),
         "an output needs audio, and the source has none",
-        "request video only",
+        "leave out the outputs of sound, or make them `optional`",
     )
     SOURCE_TOO_SLOW = (
         "source_too_slow",
@@ -455,7 +455,8 @@ class ErrorCode(StrEnum):
             ends_as="file_outside_roots",
         ),
         "the worker does not have the folder of a `file://` URL, which the API accepted",
-        "nothing, if another worker has the folder; else ask the operator for `EUTERPE_STORAGE_ROOTS`",
+        "nothing, if another worker has the folder; else ask the operator for `EUTERPE_STORAGE_ROOTS` on the "
+        "worker",
     )
     STORAGE_ENDPOINT_MISSING = (
         "storage_endpoint_missing",
@@ -468,7 +469,8 @@ class ErrorCode(StrEnum):
         ),
         "the worker may not use the `endpoint` of the credentials, which the API accepted or a refresh "
         "brought",
-        "nothing, if another worker may use it; else ask the operator for `EUTERPE_STORAGE_ENDPOINTS`",
+        "nothing, if another worker may use it; else ask the operator for `EUTERPE_STORAGE_ENDPOINTS` on the "
+        "worker",
     )
     FFMPEG_INCOMPLETE = (
         "ffmpeg_incomplete",

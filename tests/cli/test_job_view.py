@@ -157,10 +157,19 @@ def test_a_job_that_is_being_canceled_says_so_until_it_has_ended(screen: Screen)
 
 
 def test_a_field_that_the_view_does_not_know_is_shown(screen: Screen) -> None:
-    warnings = [{"code": "audio_track_dropped", "output": "mp4"}]
-    assert words(screen.job("succeeded", warnings=warnings))["warnings"] == (
-        "code=audio_track_dropped, output=mp4"
-    )
+    later = [{"code": "made_later", "output": "mp4"}]
+    assert words(screen.job("succeeded", notes=later))["notes"] == "code=made_later, output=mp4"
+
+
+def test_the_warnings_of_a_job_are_a_table(screen: Screen) -> None:
+    warnings = [{"code": "audio_track_dropped", "output": "mp4", "message": "sound track 2 is not included"}]
+    text = screen.job("succeeded", outputs=OUTPUTS, warnings=warnings)
+    assert "warnings" not in words(text)
+    assert text.split("\n\n")[-1].splitlines() == [
+        "warnings",
+        "output  code                 message",
+        "mp4     audio_track_dropped  sound track 2 is not included",
+    ]
 
 
 @pytest.mark.parametrize("width", ["60", "80", "140"])

@@ -112,7 +112,7 @@ def test_a_failed_job_is_retried_while_it_has_attempts_left(installed: Cli) -> N
     job_id = submit(max_attempts=2)
     fail_one()
     assert "queued again" in installed.ok("jobs", "retry", job_id).out
-    assert "last_error" in installed.ok("jobs", "show", job_id).out
+    assert "\nerror " in installed.ok("jobs", "show", job_id).out
     fail_one()
     assert installed.json("jobs", "show", job_id)["status"] == "dead_letter"
     assert "only a failed job" in installed.fails("jobs", "retry", job_id)

@@ -119,7 +119,7 @@ def test_every_field_of_every_output_can_be_given() -> None:
         ("m4a,bitrate_kbps=96,audio=none", "audio is given more than once, in part and as a whole"),
         (
             "mp4,bitrate_kbps=96",
-            "bitrate_kbps is ambiguous: give video.bitrate_kbps or audio.bitrate_kbps",
+            "bitrate_kbps is ambiguous: give video.bitrate_kbps or audio.bitrate_kbps, or both",
         ),
         ("{", "is not JSON at line 1"),
         ('{"name": "a", "name": "b"}', "name: is given more than once"),

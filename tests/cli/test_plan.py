@@ -34,6 +34,23 @@ def test_the_json_is_a_plan_document(cli: Cli, clips: Clips) -> None:
     assert [output["name"] for output in found["outputs"]] == ["poster"]
 
 
+def test_a_plan_with_a_watermark_is_exact_because_the_whole_source_is_read(cli: Cli, clips: Clips) -> None:
+    source = str(clips.make("film.mp4"))
+    marked = ("--output", "mp4,watermark.source.url=s3://in/logo.png,position=top_right")
+    assert cli.json("plan", source, *marked)["is_exact"]
+    cli.ok("plan", source, *marked)
+
+
+def test_the_size_of_an_output_with_a_target_is_not_known(cli: Cli, clips: Clips) -> None:
+    source = str(clips.make("film.mp4"))
+    searched, fixed = ("--output", "mp4,target.vmaf=93"), ("--output", "mp4,name=fixed")
+    heading = cli.ok("plan", source, *searched).out.splitlines()[0]
+    assert heading.endswith("size not known before the search for `target`")
+    first, second = cli.json("plan", source, *searched, *fixed)["outputs"]
+    assert first["expected_bytes"] is first["tracks"][0]["bitrate"] is None
+    assert second["expected_bytes"] > 0
+
+
 def test_the_tree_is_the_plan_that_a_worker_would_run(cli: Cli, clips: Clips) -> None:
     ran = cli.ok("plan", str(clips.make("film.mp4")), *FILM, "--tree")
     assert read_plan(ran.json).outputs == ("mp4",)

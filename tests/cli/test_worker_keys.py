@@ -45,4 +45,21 @@ def test_only_a_worker_key_is_revoked(installed: Cli) -> None:
 def test_a_name_is_used_once(installed: Cli) -> None:
     installed.json("worker-key", "create", "worker-eu-1")
     installed.ok("worker-key", "revoke", "worker-eu-1")
-    assert "already" in installed.fails("worker-key", "create", "worker-eu-1")
+    assert installed.fails("worker-key", "create", "worker-eu-1") == (
+        "there is a worker key named 'worker-eu-1' already; choose another name: a name is never free again, "
+        "not even after `euterpe worker-key revoke`"
+    )
+
+
+def test_requesters_and_worker_keys_share_their_names(installed: Cli) -> None:
+    installed.json("requester", "create", "newsroom")
+    installed.json("worker-key", "create", "worker-eu-1")
+    assert "there is a requester named 'newsroom'" in installed.fails("worker-key", "create", "newsroom")
+    assert "there is a worker key named" in installed.fails("requester", "create", "worker-eu-1")
+
+
+def test_the_list_of_requesters_shows_no_worker_keys(installed: Cli) -> None:
+    installed.json("requester", "create", "newsroom")
+    installed.json("worker-key", "create", "worker-eu-1")
+    assert [row["name"] for row in installed.json("requester", "list")] == ["newsroom"]
+    assert "worker-eu-1" not in installed.ok("requester", "list").out

@@ -101,6 +101,8 @@ def test_no_path_leads_out_of_the_roots(storage: Storage, root: Path, tmp_path: 
         assert refusal(storage, f"file://{root}/{path}").code == "file_outside_roots", path
     for url in (f"file://{secret}/a.mov", f"file://{root}", f"file://{root}-other/a.mov"):
         assert refusal(storage, url).code == "file_outside_roots", url
+    elsewhere = refusal(storage, "file:///elsewhere/a.mov")
+    assert str(elsewhere).endswith("by EUTERPE_STORAGE_ROOTS on the worker"), "the API may have other roots"
 
 
 def test_a_root_may_be_a_link_itself(

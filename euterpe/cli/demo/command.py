@@ -51,7 +51,11 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(folder: Folder = None, page: ServesPage = None) -> None:
-    """Make a clip, submit it over HTTP, receive its signed webhooks, and serve a page that plays it."""
+    """Make a clip, submit it over HTTP, receive its signed webhooks, and serve a page that plays it.
+
+    With the extra `analytics`, Spark first computes a report of this run: then the page comes a minute or two
+    later.
+    """
     folder = _new_folder(folder)
     site = folder / "site"
     with (folder / "service.log").open("w") as log:
@@ -137,7 +141,7 @@ def _report(settings: Settings, folder: Path) -> None:
     from euterpe.analytics.options import Options
     from euterpe.analytics.pipeline import Question, analyse, publish
 
-    out("spark      computes the report of this run")
+    out("spark      computes the report of this run, which takes a minute or two")
     lake = Lake(folder / "lake")
     with spark_session(name="euterpe demo") as session:
         ingest(session, lake, settings.database_url.get_secret_value())

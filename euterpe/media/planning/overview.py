@@ -178,7 +178,9 @@ def _document(
     )
 
 
-def _picture_kbps(video: VideoTrack, size: Size, fps: float) -> float:
+def _picture_kbps(video: VideoTrack, size: Size, fps: float) -> float | None:
+    if video.goal is not None:  # the search for the target chooses the quality
+        return None
     if video.kbps is not None:
         return video.kbps
     usual = most_kbps(size, fps, video.codec) / _PEAK
@@ -195,7 +197,13 @@ def _sound_kbps(command: Command, audio: AudioTrack) -> float:
     return sound.rate * _CHANNELS.get(sound.layout, 2) * _LOSSLESS_BITS / 1000
 
 
+def _is_searched(track: PlannedTrackDocument) -> bool:
+    """Return whether a search for `target` will choose the quality of the track."""
+    return track.kind == "video" and track.action == "encode" and track.bitrate is None
+
+
 def _expected_bytes(tracks: Sequence[PlannedTrackDocument], seconds: float | None) -> int | None:
-    if seconds is None:
+    """Return an estimate, or None if the duration or the rate of an encoded picture is not known."""
+    if seconds is None or any(_is_searched(track) for track in tracks):
         return None
     return round(sum(track.bitrate or 0 for track in tracks) * seconds / 8)

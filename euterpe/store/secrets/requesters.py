@@ -80,10 +80,15 @@ class Requesters:
             row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
             insert = self._database.insert(requesters).values(row).on_conflict_do_nothing()
             if connection.execute(insert.returning(_requester.requester_id)).first() is None:
-                raise Conflict(f"there is a requester named {name!r} already; choose another name")
+                raise Conflict(_name_taken(name, is_worker=self._is_worker(connection, name)))
             self._add_key(connection, requester_id, minted, [str(scope) for scope in scopes])
             self._add_secret(connection, sealed_row)
         return NewRequester(requester_id, minted.plaintext, secret)
+
+    def _is_worker(self, connection: sa.Connection, name: str) -> bool:
+        """Return whether all API keys of the requester have the scope `worker` only."""
+        scopes = sa.select(_key.scopes).join(requesters).where(_requester.name == name)
+        return all(set(granted) == {Scope.WORKER} for granted in connection.execute(scopes).scalars())
 
     def find(self, name_or_id: str) -> str:
         """Return the id of the requester with this name or id; raise NotFound if there is none."""
@@ -265,3 +270,11 @@ def _is_valid(expires_at: AnyColumn, now: sa.ColumnElement[int]) -> sa.ColumnEle
 def _principal(row: AnyRow) -> Principal:
     limits = JobLimits(row.max_timeout_seconds, row.max_attempts, row.max_priority)
     return Principal(row.requester_id, frozenset(row.scopes), limits, row.name)
+
+
+def _name_taken(name: str, *, is_worker: bool) -> str:
+    kind, end = ("worker key", "worker-key revoke") if is_worker else ("requester", "requester disable")
+    return (
+        f"there is a {kind} named {name!r} already; choose another name: a name is never free again, not "
+        f"even after `euterpe {end}`"
+    )
