@@ -29,7 +29,7 @@ _HANGS_S = 60.0
 _KEYS_WAIT_S = 60.0
 # An attempt waits at most this long for a refused API key to be accepted again: two leases of the usual 60 s.
 # Without this limit, the attempts of a revoked key would keep their slots up to their deadlines.
-_KEY_WAIT_S = 120.0
+_REFUSED_KEY_WAIT_S = 120.0
 R = TypeVar("R")
 Clock = Callable[[], float]
 
@@ -83,11 +83,11 @@ class AttemptControl:
         clock: Clock = time.monotonic,
         *,
         keys_wait_s: float = _KEYS_WAIT_S,
-        key_wait_s: float = _KEY_WAIT_S,
+        refused_key_wait_s: float = _REFUSED_KEY_WAIT_S,
         on_uploading: Callable[["AttemptControl"], None] = lambda _: None,
     ) -> None:
         self.job, self._on_uploading = job, on_uploading
-        self._keys_wait_s, self._key_wait_s = keys_wait_s, key_wait_s
+        self._keys_wait_s, self._refused_key_wait_s = keys_wait_s, refused_key_wait_s
         self.clock, self._ends_at, self._timeout_s = clock, clock() + timeout_s, timeout_s
 
         self.meter = UsageMeter()
@@ -166,5 +166,5 @@ class AttemptControl:
             return
         now = self.clock()
         self._refused_at = now if self._refused_at is None else self._refused_at
-        if now - self._refused_at >= self._key_wait_s:
+        if now - self._refused_at >= self._refused_key_wait_s:
             raise LeaseLost(f"the API key of the worker is refused: {error}") from None

@@ -9,7 +9,7 @@ from euterpe.worker.remote.server_errors import WorkerKeyRefused
 
 
 def test_an_attempt_ends_if_the_key_of_its_worker_stays_refused(job: LeasedJob) -> None:
-    control = AttemptControl(job, 60, key_wait_s=0.0)
+    control = AttemptControl(job, 60, refused_key_wait_s=0.0)
 
     def write() -> None:
         raise WorkerKeyRefused("the key is unknown")
