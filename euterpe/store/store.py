@@ -18,6 +18,7 @@ from euterpe.store.engine.database import Database
 from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.engine.ids import new_id
 from euterpe.store.engine.migrations import require_current
+from euterpe.store.engine.outage import OutageWatch
 from euterpe.store.engine.write_wait import WRITE_WAIT_S
 from euterpe.store.history.prune import Pruner
 from euterpe.store.queue.attempt_ends import AttemptEnds
@@ -57,6 +58,8 @@ class Store:
         idempotency_ttl_ms: int = WEEK_MS,
         sweep_every_ms: int = 100,
         sweep_grace_ms: int = 0,
+        outage_grace_ms: int = 0,
+        outage: OutageWatch | None = None,
         release_limits: ReleaseLimits | None = None,
         write_wait_s: float = WRITE_WAIT_S,
         shares: Callable[[Database], FairShares] | None = None,
@@ -64,11 +67,12 @@ class Store:
         """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
         A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, no expired lease
-        is revoked, so that after an outage each running worker can revive its leases. `shares` builds the
+        is revoked, so that after an outage each running worker can revive its leases. `outage_grace_ms` is
+        the same after an outage of the database, which `outage` recognises. `shares` builds the
         object that ranks jobs for claims. A benchmark passes a different function, to compare the fair order
         with another order.
         """
-        self.database = Database(url, clock, write_wait_s=write_wait_s)
+        self.database = Database(url, clock, write_wait_s=write_wait_s, outage=outage)
         try:
             require_current(self.database)
         except BaseException:
@@ -84,6 +88,7 @@ class Store:
             backoff=backoff,
             sweep_every_ms=sweep_every_ms,
             sweep_grace_ms=sweep_grace_ms,
+            outage_grace_ms=outage_grace_ms,
         )
         self.control = Control(self.database, transitions)
         self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, sweep_every_ms=sweep_every_ms)

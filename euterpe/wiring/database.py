@@ -14,8 +14,11 @@ from euterpe.domain.retry import Backoff, DeliverySchedule
 from euterpe.settings import Settings
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import sqlite_file
+from euterpe.store.engine.outage import OutageWatch
 from euterpe.store.errors import SchemaMismatch, StoreError
 from euterpe.store.store import Store
+
+_SWEEP_GRACE_MS = 30_000
 
 
 class LazyKeyProvider:
@@ -50,7 +53,8 @@ class LazyKeyProvider:
 def open_store(settings: Settings, keys: KeyProvider | None = None, *, sweep_grace_ms: int = 0) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
-    In the first `sweep_grace_ms`, the store does not sweep expired leases.
+    In the first `sweep_grace_ms`, the store does not sweep expired leases. After an outage of the database
+    that lasted for a heartbeat interval or longer, it does not sweep them for `sweep_grace_of(settings)`.
 
     The key provider of the settings must pass its self-test, so that a program that cannot decrypt secrets
     does not start. Raise `StoreError` if the SQLite file is read-only, and `SchemaMismatch` if it is missing.
@@ -65,7 +69,14 @@ def open_store(settings: Settings, keys: KeyProvider | None = None, *, sweep_gra
         outbox_max_attempts=settings.outbox_max_attempts,
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
         sweep_grace_ms=sweep_grace_ms,
+        outage_grace_ms=sweep_grace_of(settings),
+        outage=OutageWatch(least_s=settings.heartbeat_interval_ms / 1000),
     )
+
+
+def sweep_grace_of(settings: Settings) -> int:
+    """Return the time, in ms, in which each running worker can revive its leases after an outage."""
+    return min(settings.lease_ttl_ms, _SWEEP_GRACE_MS)
 
 
 def backoff_of(settings: Settings) -> Backoff:

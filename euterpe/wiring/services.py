@@ -20,7 +20,7 @@ from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.settings import Settings, worker_id
 from euterpe.store.store import Store
-from euterpe.wiring.database import delivery_schedule_of, open_store
+from euterpe.wiring.database import delivery_schedule_of, open_store, sweep_grace_of
 from euterpe.wiring.profiles import load_profiles
 from euterpe.wiring.storage_profiles import load_storage_profiles
 from euterpe.wiring.worker import (
@@ -35,7 +35,6 @@ from euterpe.worker.dry_run import DryRunLimits, DryRuns
 from euterpe.worker.worker import Worker
 
 _log = structlog.get_logger(__name__)
-_SWEEP_GRACE_MS = 30_000
 
 
 class PortTaken(EuterpeError):
@@ -139,7 +138,7 @@ class Services:
         app = create_app(
             # No lease is swept at first, so that running remote workers can revive their leases after an
             # outage of the API.
-            self._open_store(sweep_grace_ms=min(settings.lease_ttl_ms, _SWEEP_GRACE_MS)),
+            self._open_store(sweep_grace_ms=sweep_grace_of(settings)),
             limits,
             storage_policy(settings),
             egress_policy(settings),

@@ -12,19 +12,30 @@ from sqlalchemy.dialects import postgresql, sqlite
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.engine.clock import Clock, DatabaseClock
 from euterpe.store.engine.engines import READ_ONLY, EngineKind, Engines, open_engines
+from euterpe.store.engine.outage import OutageWatch
 from euterpe.store.engine.wakeup import Listener, Topic, announcer, listen
 from euterpe.store.engine.write_wait import WRITE_WAIT_S, FifoLock, deadline_after, write_deadline
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 _Claim = TypeVar("_Claim")
+# A worker sends a heartbeat every 15 s by default, so a shorter outage is over before the next heartbeat.
+_OUTAGE_S = 15.0
 _LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
 
 
 class Database:
     """The connections to one database, its clock and its wake-ups. Thread-safe."""
 
-    def __init__(self, url: str, clock: Clock | None = None, *, write_wait_s: float = WRITE_WAIT_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None = None,
+        *,
+        write_wait_s: float = WRITE_WAIT_S,
+        outage: OutageWatch | None = None,
+    ) -> None:
         self.write_wait_s = write_wait_s
+        self.outage = outage or OutageWatch(least_s=_OUTAGE_S)
         self.engines: Engines = open_engines(url)
         self.clock: Clock = clock or DatabaseClock()
         self._announcer = announcer(self.engines)
@@ -40,6 +51,7 @@ class Database:
         """Run the block in a write transaction. With its commit, send the wake-ups that were announced."""
         topics: set[Topic] = set()
         with (
+            self._watched(),
             _typed_errors(),
             write_deadline(deadline_after(self.write_wait_s)),
             self._turn(),
@@ -51,6 +63,16 @@ class Database:
                 topics.clear()
         for topic in topics:
             self._announcer.announce(topic)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        began_at = self.outage.monotonic()
+        try:
+            yield
+        except StoreUnavailable:
+            self.outage.failed(began_at)
+            raise
+        self.outage.succeeded()
 
     def announce(self, connection: sa.Connection, topic: Topic) -> None:
         """Wake the listeners of this topic when the transaction of `connection` has committed."""

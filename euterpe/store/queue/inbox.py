@@ -68,15 +68,18 @@ class Inbox:
         backoff: Backoff | None = None,
         sweep_every_ms: int = 100,
         sweep_grace_ms: int = 0,
+        outage_grace_ms: int = 0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Revoke no expired lease in the first `sweep_grace_ms`.
+        """Revoke no expired lease in the first `sweep_grace_ms`, and for `outage_grace_ms` after an outage.
 
-        So after an outage of the API, each running worker can revive its leases before they are revoked.
+        So after an outage of the API or of the database, each running worker can revive its leases before
+        they are revoked.
         """
         self._database, self._transitions = database, transitions
         self._failures = FailureWriter(transitions, backoff or Backoff())
         self._monotonic, self._revokes_from = monotonic, monotonic() + sweep_grace_ms / 1000
+        self._outage_grace_s = outage_grace_ms / 1000
         self._sweep_timer = SweepTimer(sweep_every_ms, self.sweep)
         self._expired = transitions.jobs.expired(FAILURE_COLUMNS)
         self.shares = transitions.admission.shares
@@ -146,9 +149,14 @@ class Inbox:
             changed += found or 0
         return changed
 
+    def _may_revoke(self) -> bool:
+        outage = self._database.outage
+        is_recovered = outage.monotonic() >= outage.ended_at + self._outage_grace_s
+        return is_recovered and self._monotonic() >= self._revokes_from
+
     def _revoke_expired(self, connection: sa.Connection, limit: int) -> int | None:
         """Revoke expired leases; return how many. Return None if no row was locked."""
-        if self._monotonic() < self._revokes_from:
+        if not self._may_revoke():
             return None
         expired = connection.execute(self._expired, {"limit": limit}).all()
         if not expired:

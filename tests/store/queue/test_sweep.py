@@ -5,6 +5,8 @@ import sqlalchemy as sa
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.states import JobStatus
+from euterpe.store.engine.outage import OutageWatch
+from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import Inbox
 from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.sweep import SweepTimer
@@ -181,6 +183,28 @@ def test_the_store_passes_its_grace_period_on(url: str, ring: LocalKeyRing, cloc
         clock.advance(1_001)
         store.inbox.sweep()
         assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
+
+
+@pytest.mark.parametrize(("outage_s", "status"), [(15.0, JobStatus.CLAIMED), (14.0, JobStatus.QUEUED)])
+def test_after_an_outage_of_the_database_living_workers_revive_their_leases_first(
+    url: str, ring: LocalKeyRing, clock: SettableClock, outage_s: float, status: JobStatus
+) -> None:
+    """Otherwise an outage that is longer than a lease would cost every running job an attempt."""
+    elapsed_s = [0.0]
+    outage = OutageWatch(least_s=15.0, monotonic=lambda: elapsed_s[0])
+    with Store(url, ring, clock=clock, sweep_every_ms=0, outage_grace_ms=30_000, outage=outage) as store:
+        (job_id,) = enqueue(store)
+        claim_one(store, lease_ms=1_000)
+        clock.advance(1_001)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable), store.database.transaction():
+                raise StoreUnavailable("failover")
+            elapsed_s[0] += outage_s / 3
+        store.inbox.sweep()
+        assert statuses(store, [job_id]) == [status]
+        elapsed_s[0] += 30.0
+        store.inbox.sweep()
+        assert statuses(store, [job_id]) == [JobStatus.QUEUED], "the grace period is over"
 
 
 def grace_inbox(store: Store, elapsed_s: list[float]) -> Inbox:

@@ -1,0 +1,36 @@
+"""Notice the end of a database outage, after which workers need time to extend their leases."""
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class OutageWatch:
+    """The last outage of the database, by the transactions of this process. Thread-safe.
+
+    An outage begins when the first of several failed transactions began, and ends with the next transaction
+    that succeeds. Outages shorter than `least_s` are ignored: a lost connection alone costs no heartbeat.
+    """
+
+    def __init__(self, *, least_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.monotonic, self._least_s = monotonic, least_s
+        self._lock = threading.Lock()
+        self._began_at: float | None = None
+        self.ended_at = float("-inf")
+
+    def failed(self, began_at: float) -> None:
+        """Record that a transaction found the database unavailable. It began at `began_at`."""
+        with self._lock:
+            if self._began_at is None:
+                self._began_at = began_at
+
+    def succeeded(self) -> None:
+        """Record that a transaction was committed."""
+        if self._began_at is None:  # without the lock, because nearly every transaction ends here
+            return
+        with self._lock:
+            if self._began_at is not None:
+                now = self.monotonic()
+                if now - self._began_at >= self._least_s:
+                    self.ended_at = now
+                self._began_at = None
