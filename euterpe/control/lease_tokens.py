@@ -87,6 +87,15 @@ class LeaseTokens:
         self._read_at = self._failed_at = float("-inf")
         self._error = EuterpeError("no lease key was read")  # the error of the last read that failed
 
+    @property
+    def has_fresh_keys(self) -> bool:
+        """Return whether `require_keys` would return at once."""
+        return bool(self._keys) and not self._must_read(self._kept_s)
+
+    def require_keys(self) -> None:
+        """Read the keys if they are old. Raise if there is none, so that `mint` cannot fail afterwards."""
+        self._keys_of_age(self._kept_s)
+
     def mint(self, claim: LeaseClaim, principal: str) -> str:
         """Return the token of `claim` for the API keys of `principal`."""
         return _token(self._keys_of_age(self._kept_s)[0], claim, principal)

@@ -29,7 +29,7 @@ from euterpe.domain.leased_job import Unavailable
 from euterpe.domain.text import check_text
 from euterpe.domain.units import iso
 from euterpe.runtime.retry import draw
-from euterpe.store.queue.attempt_answers import AttemptKey
+from euterpe.store.queue.attempt_answers import AttemptKey, EndAnswer
 from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
 
 _log = structlog.get_logger(__name__)
@@ -50,6 +50,9 @@ class ClaimEndpoint:
 
     async def claim(self, call: WorkerCall) -> Answer:
         request, wait_s = _claim_request(call, self._settings.lease_ms)
+        # Jobs that were claimed without a lease key could not be given to anybody.
+        if not self._workers.tokens.has_fresh_keys:
+            await self._pool.run(self._workers.tokens.require_keys)
         desk = self._workers.desk
         waiting = desk.enter(request, waits=wait_s > 0)
         jobs = await self._wait(desk, waiting, wait_s, call.request)
@@ -59,7 +62,11 @@ class ClaimEndpoint:
                 **({"retry_after_ms": int(_SPREAD_MS * draw())} if desk.is_stopping else {}),
             }
         context_of(call.request).about.update(worker_id=request.worker_id, jobs=len(jobs))
-        documents = await self._pool.run(partial(self._documents, jobs, call.requester_id))
+        try:
+            documents = await self._pool.run(partial(self._documents, jobs, call.requester_id))
+        except Exception:
+            await asyncio.gather(*map(asyncio.wrap_future, self._give_back(jobs)), return_exceptions=True)
+            raise
         return {**documents[0], "jobs": documents} if request.limit > 1 or len(jobs) > 1 else documents[0]
 
     async def _wait(
@@ -98,14 +105,18 @@ class ClaimEndpoint:
         if waiting.request.claim_id is not None:
             desk.give_up(waiting)
         elif not desk.leave(waiting):
-            waiting.jobs.add_done_callback(self._give_back)
+            waiting.jobs.add_done_callback(self._give_back_late)
 
-    def _give_back(self, answer: "Future[Sequence[ClaimedJob]]") -> None:
-        if answer.exception() is not None:
-            return
-        for job in answer.result():
+    def _give_back_late(self, answer: "Future[Sequence[ClaimedJob]]") -> None:
+        if answer.exception() is None:
+            self._give_back(answer.result())
+
+    def _give_back(self, jobs: Sequence[ClaimedJob]) -> "list[Future[EndAnswer]]":
+        """Release jobs that no worker was given. Their attempts are not charged."""
+        for job in jobs:
             _log.info("claim_given_back", job_id=job.job_id, worker_id=job.worker_id)
-            self._workers.reports.give_back(AttemptKey(job.job_id, job.attempt_id, job.claim_version))
+        keys = [AttemptKey(job.job_id, job.attempt_id, job.claim_version) for job in jobs]
+        return [self._workers.reports.give_back(key) for key in keys]
 
     def _documents(self, jobs: Sequence[ClaimedJob], requester_id: str) -> list[dict[str, Any]]:
         return [self._document(job, requester_id) for job in jobs]

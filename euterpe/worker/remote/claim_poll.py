@@ -12,6 +12,7 @@ import structlog
 from euterpe.client import worker_answers, worker_calls
 from euterpe.client.requests import ApiResponse
 from euterpe.client.worker_answers import ClaimAnswer
+from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnknownFormat, UnknownKek
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.leased_job import Unavailable
 from euterpe.runtime.retry import draw
@@ -29,6 +30,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _ABANDONED_S = 5.0
 _RELEASE_S = 2.0  # the time limit of a release; a failed release is tried again, or the lease expires
 _MOST_RELEASES = 16
+# The server cannot read its own keys. For a claim this is an outage like any other, so the worker backs off.
+_KEY_ERRORS = (KeyProviderUnavailable, UnknownKek, UnknownFormat, CannotDecrypt)
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,10 @@ class ClaimPoll:
         if response is None:
             return None
         received_at = self._clock()
-        response = success(response)
+        try:
+            response = success(response)
+        except _KEY_ERRORS as error:
+            raise ServerUnavailable(str(error)) from None
         try:
             answer = parsed(response, worker_answers.claimed)
         except ServerUnavailable:

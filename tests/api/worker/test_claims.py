@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.domain.scopes import Scope
+from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
 from tests.api.serving import Served
 from tests.api.worker.conftest import LEASE_MS, ContractWorker, Document, lease, message
@@ -68,6 +70,44 @@ def test_a_claim_whose_answer_was_lost_costs_no_attempt(store: Store, worker: Co
     first = worker.claim(claim_id=CLAIM_ID)
     assert worker.claim(claim_id=CLAIM_ID) == first
     assert store.jobs.get(job_id).attempt_count == 1
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("no"), KeyProviderUnavailable("no")])
+@pytest.mark.parametrize("claim_id", [None, CLAIM_ID])
+def test_without_a_lease_key_nothing_is_claimed(
+    store: Store,
+    worker: ContractWorker,
+    clock: SettableClock,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    claim_id: str | None,
+) -> None:
+    """In an earlier version, each repetition of the claim extended a lease that nobody could use."""
+
+    def away() -> None:
+        raise error
+
+    (job_id,) = enqueue(store)
+    monkeypatch.setattr(store.service_secrets, "lease_keys", away)
+    for _ in range(3):
+        answer = worker.call("claim", streams=["default"], claim_id=claim_id, max_wait_ms=1_000)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2"), answer.text
+        row = store.jobs.get(job_id)
+        assert (row.status, row.attempt_count, row.claim_version) == ("queued", 0, 0)
+        clock.advance(LEASE_MS // 2)
+
+
+def test_a_claim_whose_answer_cannot_be_made_gives_its_jobs_back(
+    store: Store, worker: ContractWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_ids = enqueue(store, 2)
+    with monkeypatch.context() as broken:
+        broken.delattr("euterpe.api.worker.claims.payload_of")
+        assert worker.call("claim", streams=["default"], max_jobs=2, claim_id=CLAIM_ID).status_code == 500
+    rows = [store.jobs.get(job_id) for job_id in job_ids]
+    assert [(row.status, row.attempt_count) for row in rows] == [("queued", 0)] * 2
+    assert worker.claim(claim_id=CLAIM_ID, max_wait_ms=0) == {"claimed": False}
+    assert len(worker.claim(max_jobs=2)["jobs"]) == 2
 
 
 def test_a_claim_whose_attempts_have_ended_is_not_answered_with_jobs(

@@ -166,6 +166,30 @@ def test_retry_after_is_kept_within_bounds(
     assert polls.claim(1, 0.0) is not None
 
 
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (503, "key_provider_unavailable"),
+        (503, "unknown_kek"),
+        (503, "unknown_encryption_version"),
+        (422, "cannot_decrypt"),
+    ],
+)
+def test_a_server_without_its_lease_key_is_an_outage(
+    connection: ServerConnection, server: Server, status: int, code: str
+) -> None:
+    """In an earlier version, the worker repeated its claim without a pause."""
+    clock = Clock()
+    polls = poll_of(connection, clock)
+    server.script(*[problem(status, code)] * 12, EMPTY)
+    for _ in range(12):
+        with pytest.raises(Unavailable):
+            polls.claim(1, 0.0)
+        clock.now += 30.0  # the longest pause
+    assert polls.claim(1, 0.0) is not None
+    assert set(claim_ids(server)) == {"c-1"}
+
+
 def test_failed_claims_pause_longer_and_longer(connection: ServerConnection, server: Server) -> None:
     clock = Clock()
     polls = poll_of(connection, clock)
