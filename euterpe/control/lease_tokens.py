@@ -21,6 +21,7 @@ from uuid import UUID
 import structlog
 
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.leased_job import Unavailable
 
 _log = structlog.get_logger(__name__)
 _PREFIX, _LABEL = "elt1", b"euterpe-lease-v1"
@@ -44,6 +45,16 @@ class InvalidLeaseToken(EuterpeError):
 
     def __init__(self) -> None:
         super().__init__("the lease token is not valid for this API key, job and attempt")
+
+
+class UnknownLeaseKey(Unavailable):
+    """The key of the token is not among the keys in memory, which cannot be read again right now.
+
+    Another process may have added the key a moment ago. `InvalidLeaseToken` would end the attempt.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the key of this lease token is not known here yet; try again")
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,7 @@ class LeaseTokens:
     def verify(self, token: str, principal: str, *, job_id: str, attempt_id: str | None = None) -> LeaseClaim:
         """Return the claim of `token`. Raise `InvalidLeaseToken` if the token is not valid for this call.
 
+        Raise `UnknownLeaseKey` if its key may have been added since the last read of the keys.
         `job_id`, and in some calls `attempt_id`, come from the request that contains the token.
         """
         shape = _TOKEN.fullmatch(token)
@@ -110,22 +122,26 @@ class LeaseTokens:
             raise InvalidLeaseToken
         key, claim = self._key(shape[1]), _claim_of(shape[2])
         # Compare the whole token, so that no other base64 encoding of the same bytes is accepted.
-        if key is None or not hmac.compare_digest(_token(key, claim, principal), token):
+        if not hmac.compare_digest(_token(key, claim, principal), token):
             raise InvalidLeaseToken
         if claim.job_id != job_id or attempt_id not in (None, claim.attempt_id):
             raise InvalidLeaseToken
         return claim
 
-    def _key(self, key_id: str) -> LeaseKey | None:
+    def _key(self, key_id: str) -> LeaseKey:
         """Return the key with this id.
 
-        If the id is unknown, read the keys again, because another process may have added the key.
+        If the id is unknown, read the keys again, because another process may have added the key. Only a read
+        that began after the call shows that there is no such key.
         """
+        called_at = self._clock()
         for age_s in (self._kept_s, _MISSES_EVERY_S):
             for key in self._keys_of_age(age_s):
                 if key.key_id == key_id:
                     return key
-        return None
+        if self._read_at < called_at:
+            raise UnknownLeaseKey
+        raise InvalidLeaseToken
 
     def _keys_of_age(self, age_s: float) -> Sequence[LeaseKey]:
         """Return the keys, which were read `age_s` ago at most unless a read has failed or is running."""
@@ -145,7 +161,8 @@ class LeaseTokens:
 
     def _read(self) -> None:
         try:
-            self._keys, self._read_at = self._read_keys(), self._clock()
+            began_at = self._clock()
+            self._keys, self._read_at = self._read_keys(), began_at
         except EuterpeError as error:
             self._error, self._failed_at = error, self._clock()
             _log.warning("lease_keys_not_read", code=error.code, error=str(error))

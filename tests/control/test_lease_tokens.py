@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from euterpe.control.lease_tokens import InvalidLeaseToken, LeaseClaim, LeaseKey, LeaseTokens
+from euterpe.control.lease_tokens import InvalidLeaseToken, LeaseClaim, LeaseKey, LeaseTokens, UnknownLeaseKey
 from euterpe.crypto.errors import KeyProviderUnavailable
 
 JOB, ATTEMPT = "0199a7c4-5b1e-7000-8000-000000000001", "0199a7c4-5b1e-7000-8000-0000000000a1"
@@ -85,7 +85,7 @@ def test_no_changed_character_is_accepted(claim: LeaseClaim, data: st.DataObject
     token = tokens.mint(claim, "w")
     at = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.characters().filter(lambda c: c != token[at]))
-    with pytest.raises(InvalidLeaseToken):
+    with pytest.raises((InvalidLeaseToken, UnknownLeaseKey)):  # the latter if the id of the key was changed
         tokens.verify(token[:at] + other + token[at + 1 :], "w", job_id=claim.job_id)
 
 
@@ -220,10 +220,43 @@ def test_forged_key_ids_do_not_read_the_keys_each_time(clock: Clock) -> None:
     ring = Ring(NEW)
     tokens = LeaseTokens(ring, clock=clock)
     forged = tokens_of(LeaseKey("other", b"f" * 32)).mint(CLAIM, "w")
-    for _ in range(100):
-        with pytest.raises(InvalidLeaseToken):
+    for number in range(100):
+        with pytest.raises(UnknownLeaseKey if number else InvalidLeaseToken):
             tokens.verify(forged, "w", job_id=JOB)
+        clock.now += 0.001
     assert ring.reads == 1
+    clock.now += 1
+    with pytest.raises(InvalidLeaseToken):
+        tokens.verify(forged, "w", job_id=JOB)
+
+
+def test_a_token_of_a_key_that_was_added_a_moment_ago_is_not_refused_for_good(clock: Clock) -> None:
+    """`InvalidLeaseToken` would end the attempt. After `UnknownLeaseKey`, the worker repeats its call."""
+    ring = Ring(OLD)
+    tokens = LeaseTokens(ring, clock=clock)
+    tokens.mint(CLAIM, "w")
+    ring.keys = [NEW, OLD]
+    clock.now += 0.5
+    token = tokens_of(NEW, OLD).mint(CLAIM, "w")
+    with pytest.raises(UnknownLeaseKey):
+        tokens.verify(token, "w", job_id=JOB)
+    clock.now += 1
+    assert tokens.verify(token, "w", job_id=JOB) == CLAIM
+
+
+def test_a_token_of_an_unknown_key_is_not_refused_for_good_while_the_keys_cannot_be_read(
+    clock: Clock,
+) -> None:
+    ring = Ring(OLD)
+    tokens = LeaseTokens(ring, clock=clock)
+    tokens.mint(CLAIM, "w")
+    ring.is_away, ring.keys = True, [NEW, OLD]
+    clock.now += 2
+    token = tokens_of(NEW, OLD).mint(CLAIM, "w")
+    for _ in range(2):
+        with pytest.raises(UnknownLeaseKey):
+            tokens.verify(token, "w", job_id=JOB)
+    assert ring.reads == 2
 
 
 @pytest.mark.parametrize("key_id", ["", "a.b", "ü", "k" * 33, "a\0"])

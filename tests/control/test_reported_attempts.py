@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from euterpe.control.lease_tokens import LeaseClaim, LeaseKey, LeaseTokens
+from euterpe.control.lease_tokens import LeaseClaim, LeaseKey, LeaseTokens, UnknownLeaseKey
 from euterpe.control.reported_attempts import LeaseProof, ReportedAttempts
 from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.store.store import Store
@@ -40,3 +40,24 @@ def test_an_absent_key_provider_is_asked_once_for_a_batch(store: Store) -> None:
     finally:
         reports.stop()
     assert reads[0] <= 2, f"{reads[0]} reads of the keys for 100 heartbeats"
+
+
+def test_a_report_that_cannot_be_verified_yet_does_not_fail_its_batch(store: Store) -> None:
+    enqueue(store)
+    job = claim_one(store)
+    claim = LeaseClaim(job.job_id, job.attempt_id, job.claim_version)
+    tokens = LeaseTokens(lambda: [KEY])
+    known = tokens.mint(claim, "p")
+    unknown = LeaseTokens(lambda: [LeaseKey("k2", b"n" * 32)]).mint(claim, "p")
+    reports = ReportedAttempts(store, tokens, lease_ms=60_000, gather_s=0.3)
+    good, early = (
+        reports.heartbeat(LeaseProof("p", job.job_id, token), progress=None, timings=None)
+        for token in (known, unknown)
+    )
+    reports.start()
+    try:
+        assert good.result(20).cancel_requested is False
+        with pytest.raises(UnknownLeaseKey):
+            early.result(20)
+    finally:
+        reports.stop()
