@@ -10,7 +10,7 @@ earlier claims of all workers that came since the claim before, so this look nee
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -52,7 +52,8 @@ class ClaimDesk:
     """The waiting workers of one process, and the thread that claims for them. Thread-safe.
 
     The desk closes the listener when it stops. One claim serves up to `most_at_once` workers, and takes up to
-    `most_jobs` jobs.
+    `most_jobs` jobs. Its transaction has a query for each queue: 64 workers with 100 queues each had 6,400
+    queries. So one claim serves workers with up to `most_queues` queues together, or a single worker.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class ClaimDesk:
         *,
         most_at_once: int = 64,
         most_jobs: int = MAX_BATCH,
+        most_queues: int = 64,
         most_waiting: int = 10_000,
         timings: DeskTimings = DEFAULT_TIMINGS,
         clock: Callable[[], float] = time.monotonic,
@@ -69,6 +71,7 @@ class ClaimDesk:
         self._claim_for, self._listener = claim_for, listener
         self._most_at_once, self._most_jobs, self._most_waiting = most_at_once, most_jobs, most_waiting
         self._at_once = min(_FEW, most_at_once)
+        self._most_queues = most_queues
         self._timings, self._clock = timings, clock
         self._waiting = WaitingClaims(clock=clock, remembered_s=timings.remembered_s)
         self._empty: set[str] = set()  # the queues that were empty at the last claim
@@ -194,7 +197,7 @@ class ClaimDesk:
     def _next_batch(self) -> tuple[list[Waiting], list[Waiting]]:
         """Return the workers to claim for, and those whose earlier claims the same transaction looks for."""
         with self._lock:
-            batch = list(islice(filter(self._is_ready, self._waiting), self._at_once))
+            batch = self._bounded(islice(filter(self._is_ready, self._waiting), self._at_once))
             for one in batch:
                 one.is_claiming = True
             unsure = (one for one in self._waiting if one.is_new and not one.is_claiming) if batch else ()
@@ -203,21 +206,34 @@ class ClaimDesk:
                 one.is_claiming = True
         return batch, looked_for
 
+    def _bounded(self, ready: Iterable[Waiting]) -> list[Waiting]:
+        """Return the first workers that have at most `most_queues` queues together; at least one worker."""
+        batch: list[Waiting] = []
+        queues = set[str]()
+        for one in ready:
+            queues.update(one.request.queues)
+            if batch and len(queues) > self._most_queues:
+                break
+            batch.append(one)
+        return batch
+
     def _claim(self, batch: Sequence[Waiting], unsure: Sequence[Waiting]) -> None:
         everyone = [*batch, *unsure]
         try:
             found = self._claim_for([one.request for one in batch], [one.request for one in unsure])
         except BaseException:
             # The claim may be committed, and only its answer lost. So look for the jobs of these claims.
-            for one in everyone:
-                one.is_new, one.is_claiming = one.request.claim_id is not None, False
+            with self._lock:
+                for one in everyone:
+                    one.is_new, one.is_claiming = one.request.claim_id is not None, False
             raise
         self.is_failing = False
         self._remember_empty(batch, found[: len(batch)])
-        for one, result in zip(everyone, found, strict=True):
-            one.is_new = False
-            if not (result.jobs or result.is_repetition or one.is_urgent):
-                one.is_claiming = False
+        with self._lock:
+            for one, result in zip(everyone, found, strict=True):
+                one.is_new = False
+                if not (result.jobs or result.is_repetition or one.is_urgent):
+                    one.is_claiming = False
         for one, result in zip(everyone, found, strict=True):
             if one.is_claiming:
                 self._answer(one, result.jobs)

@@ -30,6 +30,7 @@ class Claims:
         self.empty = self.calls = 0
         self.errors: list[Exception] = []
         self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.queues: list[int] = []  # the number of different queues of each claim
         self.loses_answers = False
         self.may_go_on.set()
 
@@ -37,6 +38,7 @@ class Claims:
         self, requests: Sequence[ClaimRequest], unsure: Sequence[ClaimRequest]
     ) -> Sequence[ClaimResult]:
         self.calls += 1
+        self.queues.append(len({queue for one in requests for queue in one.queues}))
         self.begun.set()
         assert self.may_go_on.wait(LONG_S)
         if self.errors and not self.loses_answers:
@@ -388,4 +390,19 @@ def test_a_claim_that_is_over_is_forgotten_after_a_while(store: Store, claims: C
     (job_id,) = enqueue(store)
     assert ids(desk.enter(request(claim_id="c2"))) == []
     assert ids(desk.enter(request(claim_id="c1"))) == [job_id]
+    desk.stop()
+
+
+def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) -> None:
+    """Each queue is a query in the transaction of the claim, in which no other write can run on SQLite."""
+    desk = desk_of(store, claims, SELDOM, most_queues=64)
+    waiting = [
+        desk.enter(request(f"w{n}", queues=tuple(f"q{n}-{m}" for m in range(16))), waits=False)
+        for n in range(20)
+    ]
+    many = desk.enter(request("many", queues=tuple(f"q{n}" for n in range(100))), waits=False)
+    desk.start()
+    assert [ids(one) for one in (*waiting, many)] == [[]] * 21
+    assert max(claims.queues[:-1]) <= 64
+    assert claims.queues[-1] == 100
     desk.stop()

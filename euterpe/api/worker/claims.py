@@ -35,7 +35,7 @@ from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
 _log = structlog.get_logger(__name__)
 
 DEFAULT_WAIT_MS, MAX_WAIT_MS = 5_000, 30_000
-MAX_JOBS, MAX_STREAMS = 100, 100
+MAX_JOBS, MAX_STREAMS = 100, 16
 LONGEST_CLAIM_ID = 128  # the stored id begins with the id of the API key's owner
 # If the desk is claiming for a worker when the worker's wait ends, the answer may take this much longer.
 # After that, the worker must repeat the claim.

@@ -100,17 +100,15 @@ class Claims:
         self._database, self._transitions = database, transitions
         self._picker = JobPicker(transitions.jobs, transitions.admission.shares, _CLAIMED)
         wanted = sa.select(Rows({"claim_id": TEXT})["claim_id"])
-        self._by_claim_id = (
+        # No column here is large: thousands of workers may repeat their claims at once after a restart.
+        self._attempts = (
             sa.select(
                 _attempt.claim_id,
                 _attempt.attempt_id,
+                _attempt.job_id,
+                _attempt.claim_version,
                 _attempt.ended_at,
-                _attempt.claim_version.label("attempt_version"),
-                _job.attempt_count,
-                _job.priority,
-                *_CLAIMED,
             )
-            .join_from(job_attempts, inbox_jobs, _job.job_id == _attempt.job_id)
             .where(_attempt.claim_id.in_(wanted), _attempt.claim_id.is_not(None))
             # Name the index: after an ANALYZE that saw no claim_id, SQLite would scan all attempts.
             .with_hint(job_attempts, "INDEXED BY attempts_claim_id", "sqlite")
@@ -157,22 +155,32 @@ class Claims:
         if claiming:
             self._database.lock_names(connection, claiming)
         ids = as_parameter({"claim_id": name} for name in of_id)
-        found = sorted(fetch_all(connection.execute(self._by_claim_id, ids)), key=attrgetter("attempt_id"))
-        extensions = {
-            Extension(row.job_id, row.attempt_version, of_id[row.claim_id].lease_ms)
-            for row in found
-            if row.ended_at is None
-        }
+        found = sorted(fetch_all(connection.execute(self._attempts, ids)), key=attrgetter("attempt_id"))
+        begun = [row for row in found if row.ended_at is None]
+        extensions = {Extension(row.job_id, row.claim_version, of_id[row.claim_id].lease_ms) for row in begun}
         held = {
             row.job_id: row for row in self._transitions.jobs.heartbeat(connection, extensions, revive=True)
         }
+        jobs = self._jobs(connection, list(held))
         known: dict[str, list[ClaimedJob]] = {row.claim_id: [] for row in found}
-        for row in found:
-            if row.ended_at is None and row.job_id in held:
-                fence = (row.attempt_id, row.attempt_version, row.attempt_count)
+        for row in begun:
+            if row.job_id in held:
+                job = jobs[row.job_id]
+                fence = (row.attempt_id, row.claim_version, job.attempt_count)
                 attempt = _OpenAttempt(*fence, held[row.job_id].lease_expires_at)
-                known[row.claim_id].append(_claimed(row, of_id[row.claim_id], attempt, None))
+                known[row.claim_id].append(_claimed(job, of_id[row.claim_id], attempt, None))
         return known
+
+    def _jobs(self, connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, AnyRow]:
+        """Return these jobs by id. Their specs are large, so read a few at a time."""
+        some = self._database.engines.read_limit
+        return {
+            row.job_id: row
+            for start in range(0, len(job_ids), some)
+            for row in fetch_all(
+                connection.execute(_HELD.where(_job.job_id.in_(job_ids[start : start + some])))
+            )
+        }
 
     def _pick(self, connection: sa.Connection, requests: Sequence[ClaimRequest]) -> list[list[AnyRow]]:
         """Lock and return the next jobs for each request.
@@ -272,6 +280,9 @@ _CLAIMED = (
     _job.spec,
     *CONTEXT_COLUMNS,
 )
+
+
+_HELD = sa.select(_job.attempt_count, _job.priority, *_CLAIMED)
 
 
 def _claim_of(row: AnyRow, request: ClaimRequest, attempt_id: str, *, owners_differ: bool) -> Transition:

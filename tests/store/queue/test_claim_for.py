@@ -239,3 +239,15 @@ def test_a_mixed_batch_of_local_and_remote_claims_keeps_one_owner(store: Store) 
     taken = [job.job_id for jobs in (local, *answers) for job in jobs]
     assert len(set(taken)) == len(taken) == 6
     assert all(store.jobs.get(job_id).status == JobStatus.CLAIMED for job_id in taken)
+
+
+@pytest.mark.parametrize("engine", ["libsql"], indirect=True)
+def test_lost_answers_of_many_large_jobs_are_given_again(store: Store) -> None:
+    """The specs take 12 MB together, and a response of libSQL's server at most 10 MB."""
+    large = {**SPEC, "metadata": {"text": "x" * 200_000}}
+    enqueue(store, 60, spec=large)
+    requests = [ClaimRequest(f"w{n}", 1, claim_id=f"c{n}") for n in range(60)]
+    for start in range(0, 60, 10):
+        store.inbox.claim_for(requests[start : start + 10])
+    again = store.inbox.claim_for(requests)
+    assert [(len(result.jobs), result.is_repetition) for result in again] == [(1, True)] * 60
