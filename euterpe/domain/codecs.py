@@ -155,7 +155,7 @@ _TABLE = (
         constant="-crf {quality}",
         capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
         average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
-        # With a limit on the rate, each thread adapts to the sizes that the other threads have reached so far,
+        # With a limit on the rate, each thread adapts to the sizes that the other threads have reached,
         # with frame threads and with slice threads: 12 encodes on a busy machine made 12 files.
         rated=":threads=1",
         passes=":pass={number}:stats={log}",

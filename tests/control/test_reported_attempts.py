@@ -49,7 +49,7 @@ def test_a_report_that_cannot_be_verified_yet_does_not_fail_its_batch(store: Sto
     tokens = LeaseTokens(lambda: [KEY])
     known = tokens.mint(claim, "p")
     unknown = LeaseTokens(lambda: [LeaseKey("k2", b"n" * 32)]).mint(claim, "p")
-    reports = ReportedAttempts(store, tokens, lease_ms=60_000, gather_s=0.3)
+    reports = ReportedAttempts(store, tokens, lease_ms=60_000)
     good, early = (
         reports.heartbeat(LeaseProof("p", job.job_id, token), progress=None, timings=None)
         for token in (known, unknown)

@@ -79,6 +79,7 @@ def test_without_a_lease_key_nothing_is_claimed(
     worker: ContractWorker,
     clock: SettableClock,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     error: Exception,
     claim_id: str | None,
 ) -> None:

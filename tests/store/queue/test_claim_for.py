@@ -16,7 +16,7 @@ from euterpe.store.store import Store
 from euterpe.store.tables import job_attempts
 from tests.clock import SettableClock
 from tests.store.attempts import check_path, completion, key_of, release
-from tests.store.jobs import claim_one, enqueue
+from tests.store.jobs import SPEC, claim_one, enqueue
 
 
 def ids(jobs: list[ClaimedJob]) -> list[str]:
