@@ -28,6 +28,7 @@ _PAGE = 100  # events of one job in one read
 _MOST_WAITING = 2_000  # events that a subscriber has not sent
 _MOST_SUBSCRIPTIONS = 5_000
 _UNBLOCK_EVERY_S = 0.002
+_CANCEL_EVERY_S = 0.05
 _ID = re.compile(r"(\d{1,19})-(\d{1,19})")
 
 Position = tuple[int, int]
@@ -110,9 +111,11 @@ class EventHub:
 
     async def stop(self) -> None:
         self.end_all()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A cancellation that meets the end of a call of redis-py may be lost in it, so it is repeated.
+        while tasks := set(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_CANCEL_EVERY_S)
 
     def end_all(self) -> None:
         """End all subscriptions, also those that begin later, because the service is stopping."""
@@ -147,7 +150,7 @@ class EventHub:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_stopping:
             if not self._subscriptions:
                 self._joined.clear()
                 await self._joined.wait()

@@ -3,13 +3,15 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from euterpe.bridges.redis_connection import connect
 from euterpe.bridges.stream_jobs import events_key
+from euterpe.gateway.event_hub import EventHub
 from tests.gateway.serving import Frame, GatewayClient, async_frames, detail, serving
 from tests.redis_server import RedisServer
 
@@ -38,6 +40,19 @@ async def streams(
             )
             found.append(async_frames(answer.aiter_lines()))
         yield found
+
+
+@asynccontextmanager
+async def running_hub(server: RedisServer) -> AsyncIterator[EventHub]:
+    reader, client = connect(server.url, connections=1), connect(server.url, connections=2)
+    hub = EventHub(reader, client)
+    hub.start()
+    try:
+        yield hub
+    finally:
+        await hub.stop()
+        await reader.aclose()
+        await client.aclose()
 
 
 def connections_of_the_gateway(server: RedisServer) -> int:
@@ -74,6 +89,24 @@ def test_500_streams_share_three_connections(redis_server: RedisServer) -> None:
                     assert [frame.event async for frame in stream] == ["progress", "done"]
                 assert connections_of_the_gateway(redis_server) <= 3
 
+        asyncio.run(run())
+
+
+def test_a_subscriber_that_joins_during_a_read_misses_no_earlier_event(redis_server: RedisServer) -> None:
+    async def run() -> None:
+        async with running_hub(redis_server) as hub:
+            redis = opened.enter_context(redis_server.client())
+            first = redis.xadd(events_key("job"), {"type": "queued"})
+            with hub.subscribe("job", str(first)) as early:
+                while not redis.info("clients")["blocked_clients"]:
+                    await asyncio.sleep(0.001)
+                redis.xadd(events_key("job"), {"type": "running"})  # the answer of the read is on its way
+                with hub.subscribe("job", "") as late:
+                    assert [event.fields["type"] for event in await early.next(30)] == ["running"]
+                    # The answer that is on its way has no `queued`, so it is not for this subscriber.
+                    assert [event.fields["type"] for event in await late.next(30)] == ["queued", "running"]
+
+    with ExitStack() as opened:
         asyncio.run(run())
 
 
