@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,11 +20,11 @@ _PAUSE_S = 0.005
 class RedisServer:
     """A Redis on a free port of the loopback address, with an append-only file.
 
-    `appendfsync` is `everysec`, as in the default configuration, or `always`.
+    `fsync` is `everysec`, as in the default configuration, or `always`.
     """
 
-    def __init__(self, folder: Path, *options: str, appendfsync: str = "everysec") -> None:
-        self._folder, self._options, self._appendfsync = folder, options, appendfsync
+    def __init__(self, folder: Path, *options: str, fsync: str = "everysec") -> None:
+        self._folder, self._options, self._fsync = folder, options, fsync
         self.port = _free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process = self._start()
@@ -50,13 +52,17 @@ class RedisServer:
     def restart(self) -> None:
         """Start the server again on the same port. End it by SIGKILL before, if it runs."""
         self.kill()
+        self.launch()
+
+    def launch(self) -> None:
+        """Start the server that was killed, on the data that it has left."""
         self._process = self._start()
 
-    def pause(self) -> None:
+    def freeze(self) -> None:
         """Freeze the server, as a host that does not answer. Its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
 
-    def resume(self) -> None:
+    def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:
@@ -72,7 +78,7 @@ class RedisServer:
             "--dir",
             str(self._folder),
         ]
-        command += ["--appendonly", "yes", "--appendfsync", self._appendfsync, "--save", "", *self._options]
+        command += ["--appendonly", "yes", "--appendfsync", self._fsync, "--save", "", *self._options]
         with (self._folder / "redis.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         self._await_answer(process)
@@ -92,6 +98,12 @@ class RedisServer:
         process.kill()
         process.wait()
         raise AssertionError((self._folder / "redis.log").read_text(errors="replace"))
+
+
+@contextmanager
+def running_redis(folder: Path, *, fsync: str = "everysec") -> Iterator[RedisServer]:
+    with RedisServer(folder, fsync=fsync) as server:
+        yield server
 
 
 def _free_port() -> int:

@@ -6,7 +6,7 @@ from tests.redis_server import RedisServer
 
 
 def test_a_killed_server_has_its_data_after_the_restart(tmp_path: Path) -> None:
-    with RedisServer(tmp_path, appendfsync="always") as server:
+    with RedisServer(tmp_path, fsync="always") as server:
         with server.client() as client:
             client.set("key", "value")
             server.restart()

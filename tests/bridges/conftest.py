@@ -1,20 +1,5 @@
-"""One Redis for each process of tests, which each test finds empty. Tests that kill Redis start their own."""
+"""Fixtures of the bridges."""
 
-from collections.abc import Iterator
+from tests.redis_fixtures import redis_server, shared_redis
 
-import pytest
-
-from tests.redis_server import RedisServer
-
-
-@pytest.fixture(scope="session")
-def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def redis_server(shared_redis: RedisServer) -> RedisServer:
-    with shared_redis.client() as client:
-        client.flushall()
-    return shared_redis
+__all__ = ["redis_server", "shared_redis"]

@@ -13,7 +13,7 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path, appendfsync="always") as server:
+    with RedisServer(tmp_path, fsync="always") as server:
         yield server
 
 

@@ -15,8 +15,8 @@ from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.scopes import Scope
 from euterpe.store.store import Store
 from tests import engines
-from tests.bridges.conftest import redis_server, shared_redis
 from tests.gateway.serving import JOB, GatewayClient, detail
+from tests.redis_fixtures import redis_server, shared_redis
 from tests.redis_server import RedisServer
 from tests.service.installation import Program
 

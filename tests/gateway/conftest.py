@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bridges.conftest import redis_server, shared_redis
 from tests.gateway.serving import GatewayClient, serving
+from tests.redis_fixtures import redis_server, shared_redis
 from tests.redis_server import RedisServer
 
 __all__ = ["redis_server", "shared_redis"]

@@ -20,7 +20,7 @@ CLIENTS, JOBS = 500, 250
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path, appendfsync="always") as server:
+    with RedisServer(tmp_path, fsync="always") as server:
         yield server
 
 
