@@ -8,6 +8,7 @@ from euterpe.cli import (
     bench,
     demo,
     doctor,
+    gateway,
     jobs,
     keys,
     listen,
@@ -30,6 +31,7 @@ app = new_app(
 demo.register(app)
 migrate.register(app)
 serve.register(app)
+gateway.register(app)
 submit.register(app)
 profiles.register(app)
 plan.register(app)

@@ -1,0 +1,77 @@
+"""Connections to a Redis of others: bounded in number, with time limits, and errors without values."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError
+
+from euterpe.bridges.adapter import BridgeError, ForeignUnavailable
+
+ANSWER_S = 5.0
+_SCHEMES = ("redis", "rediss", "unix")
+_REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
+
+
+def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
+    """Return a client with at most `connections` connections, which opens none yet.
+
+    Raise `BridgeError` if the URL is not one of Redis. A call that gets no answer within `answer_s` fails,
+    and no call is repeated: whether that is safe only the caller knows.
+    """
+    if urlsplit(url).scheme not in _SCHEMES:
+        raise BridgeError("the address of Redis must begin with redis://, rediss:// or unix://")
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=answer_s,  # the longest wait for a free connection
+            socket_timeout=answer_s,
+            socket_connect_timeout=answer_s,
+            socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+            encoding_errors="replace",  # a producer's text that is not UTF-8 must not stop the bridge
+            protocol=2,
+        )
+    except ValueError as error:
+        raise BridgeError(f"the address of Redis at {place_of(url)} is malformed") from error
+    return Redis.from_pool(pool)
+
+
+def place_of(url: str) -> str:
+    """Return the host and port, or the path of the socket. The URL itself may contain a password."""
+    parts = urlsplit(url)
+    return parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
+
+
+@contextmanager
+def redis_errors(place: str) -> Iterator[None]:
+    """Raise `ForeignUnavailable` for an error of Redis in the block, `BridgeError` for a refused login."""
+    try:
+        yield
+    except _REFUSED as error:
+        raise BridgeError(f"Redis at {place} refuses the login or a command: {word(error)}") from None
+    except RedisError as error:
+        raise ForeignUnavailable(f"Redis at {place} did not do its work: {word(error)}") from error
+
+
+def word(error: Exception) -> str:
+    """Return the class of an error with the first word of its text, because the rest may contain values."""
+    code = str(error).partition(" ")[0]
+    return f"{type(error).__name__} {code}" if code.isupper() else type(error).__name__
+
+
+async def require_single_server(client: Redis, place: str) -> None:
+    """Raise `BridgeError` for a Redis that is too old, or is a cluster."""
+    with redis_errors(place):
+        info: dict[str, Any] = await client.info("server")
+    version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
+    if version < (6, 2):
+        raise BridgeError(f"Redis at {place} has version {info['redis_version']}, and must have 6.2 or newer")
+    if info.get("redis_mode") == "cluster":
+        raise BridgeError(f"Redis at {place} is a cluster, where the keys of one job are on several servers")

@@ -1,0 +1,78 @@
+"""The jobs of the Redis Streams contract: their keys, tasks and statuses, and how they are read."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from euterpe.bridges.adapter import Json
+
+TASKS = ("chat", "plan", "code", "tool", "rag", "embed")
+MOST_PAYLOAD_BYTES = 200 * 1024
+_NUMBERS = ("created_ts", "updated_ts", "ttl_s")
+
+
+class JobStatus(StrEnum):
+    """The status of a job in its hash. The last three are final, and are also types of events."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    ERROR = "error"
+    CANCELED = "canceled"
+
+
+TERMINAL = frozenset((JobStatus.DONE, JobStatus.ERROR, JobStatus.CANCELED))
+
+
+@dataclass(frozen=True)
+class StreamQueue:
+    """A stream of jobs and the consumer group that works on it."""
+
+    stream: str = "jobs:stream"
+    group: str = "workers"
+
+
+def job_key(job_id: str) -> str:
+    return f"job:{job_id}"
+
+
+def events_key(job_id: str) -> str:
+    return f"job:{job_id}:events"
+
+
+def idempotency_key(key: str) -> str:
+    return f"idempotency:{key}"
+
+
+def payload_of(text: str) -> Json:
+    """Return the payload of a message. One that is no JSON object, or too large, is kept as `_raw`."""
+    if len(text) <= MOST_PAYLOAD_BYTES:
+        payload = json_or_raw(text)
+        return payload if isinstance(payload, dict) else {"_raw": text}
+    return {"_raw": text[:MOST_PAYLOAD_BYTES]}
+
+
+def json_or_raw(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return {"_raw": text}
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def job_document(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the job of a hash as clients see it, with numbers and JSON values in place of texts."""
+    document: dict[str, Any] = {name: value for name, value in fields.items() if name != "requester_id"}
+    for name, empty in (("payload", {}), ("result", None), ("error", None)):
+        text = fields.get(name, "")
+        document[name] = json_or_raw(text) if text else empty
+    for name in _NUMBERS:
+        text = fields.get(name, "")
+        if text.isascii() and text.isdigit() and len(text) < 20:
+            document[name] = int(text)
+    return document

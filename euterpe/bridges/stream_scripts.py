@@ -1,0 +1,120 @@
+"""The Lua scripts of the Redis Streams contract. Each one checks first, and writes in one step.
+
+A transaction (MULTI) cannot look before it writes: a finish must not overwrite `canceled`, create a removed
+job again, or write for a consumer that lost its message.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from redis.asyncio import Redis
+
+from euterpe.bridges.stream_jobs import JobStatus, StreamQueue, events_key, idempotency_key, job_key
+
+
+@cache
+def script_text(name: str) -> str:
+    folder = files(__package__) / "scripts"
+    return (folder / "common.lua").read_text() + (folder / f"{name}.lua").read_text()
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job to create. `idempotency` names the key under which the same call finds it again."""
+
+    job_id: str
+    task: str
+    payload: str
+    ttl_s: int
+    idempotency: str | None = None
+    requester_id: str = ""  # empty if the gateway asks for no keys
+
+
+@dataclass(frozen=True)
+class Created:
+    """The answer to a creation. Without `job_id`, the queue was full."""
+
+    job_id: str | None
+    is_known: bool = False
+    pending: int = 0
+    lag: int = 0
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a job: its hash fields `result` and `error`, and the data of its event, each as JSON."""
+
+    status: JobStatus
+    result: str
+    error: str
+    data: str
+
+
+class StreamScripts:
+    """The scripts on one queue. `consumer` is the name under which this process holds messages."""
+
+    def __init__(self, client: Redis, queue: StreamQueue, consumer: str = "") -> None:
+        self._client, self._queue, self._consumer = client, queue, consumer
+
+    async def create(self, job: NewJob, max_backlog: int) -> Created:
+        known = () if job.idempotency is None else (idempotency_key(job.idempotency),)
+        keys = (self._queue.stream, job_key(job.job_id), events_key(job.job_id), *known)
+        new = (job.job_id, job.task, job.payload, job.ttl_s, job.requester_id)
+        match await self._run("create", keys, (self._queue.group, max_backlog, *new)):
+            case ["full", pending, lag]:
+                return Created(None, pending=int(pending), lag=int(lag))
+            case [word, job_id]:
+                return Created(str(job_id), is_known=word == "known")
+            case answer:
+                raise AssertionError(answer)
+
+    async def running(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
+        """Begin jobs, given as (message, job id). Return `running`, `missing`, `ended` or `lost` for each."""
+        return await self._run_for_all("running", jobs, least_s)
+
+    async def beat(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
+        """Extend the hold on messages. Return `held`, `lost` or `canceled` for each."""
+        return await self._run_for_all("beat", jobs, least_s)
+
+    async def progress(self, message: str, job_id: str, data: str, least_s: float) -> str:
+        arguments = (self._queue.group, self._consumer, least_s, message, data)
+        return str(await self._run("progress", self._keys(job_id), arguments))
+
+    async def finish(self, message: str, job_id: str, end: End) -> str:
+        """End a job and acknowledge its message. Return `finished`, `ended`, `missing` or `lost`."""
+        arguments = (self._queue.group, self._consumer, message, end.status, end.result, end.error, end.data)
+        return str(await self._run("finish", self._keys(job_id), arguments))
+
+    async def cancel(self, job_id: str, error: str, data: str, requester_id: str = "") -> tuple[str, bool]:
+        """Cancel a job. Return its status, or `missing`, and whether this call has changed it."""
+        keys = (job_key(job_id), events_key(job_id))
+        status, changed = await self._run("cancel", keys, (error, data, requester_id))
+        return str(status), bool(changed)
+
+    async def release(self, message: str, lease_s: float) -> None:
+        """Let the next consumer reclaim a message, as if it had been idle for a lease."""
+        idle_ms = int(lease_s * 1000)
+        await self._run("release", (self._queue.stream,), (*self._holder, message, idle_ms))
+
+    async def retire(self, leaving: str, idle_s: float) -> None:
+        """Remove the consumer `leaving`, and all that were idle for so long, if they hold no message."""
+        await self._run("retire", (self._queue.stream,), (self._queue.group, leaving, int(idle_s * 1000)))
+
+    @property
+    def _holder(self) -> tuple[str, str]:
+        return self._queue.group, self._consumer
+
+    def _keys(self, job_id: str) -> tuple[str, ...]:
+        return self._queue.stream, job_key(job_id), events_key(job_id)
+
+    async def _run_for_all(self, name: str, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
+        pairs = ((job_key(job_id), events_key(job_id)) for _, job_id in jobs)
+        keys = (self._queue.stream, *(key for pair in pairs for key in pair))
+        messages = (message for message, _ in jobs)
+        return [str(word) for word in await self._run(name, keys, (*self._holder, least_s, *messages))]
+
+    async def _run(self, name: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        return await self._client.register_script(script_text(name))(keys, arguments)

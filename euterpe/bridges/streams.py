@@ -1,0 +1,231 @@
+"""The adapter of the Redis Streams contract: jobs of a consumer group, with their hashes and events."""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Sequence
+from secrets import token_hex
+from typing import Any
+
+import structlog
+from redis.exceptions import ResponseError
+
+from euterpe.bridges.adapter import Failure, ForeignJob, Json, Lease, Told
+from euterpe.bridges.redis_connection import connect, place_of, redis_errors, require_single_server
+from euterpe.bridges.stream_jobs import JobStatus, StreamQueue, payload_of
+from euterpe.bridges.stream_scripts import End, StreamScripts
+from euterpe.domain.source_refs import ForeignQueue, source_ref_of
+
+_log = structlog.get_logger(__name__)
+
+LEASE_S = 60.0
+# A take returns after this time, although its caller would wait for longer: a connection that has broken
+# without notice is found after `_LONGEST_BLOCK_S` and the 5 s in which every call must be answered.
+_LONGEST_BLOCK_S = 5.0
+_MOST_RECLAIMED = 100
+_DEAD_CONSUMER_LEASES = 60
+_TOLD = {"finished": Told.DONE, "ended": Told.DONE, "missing": Told.GONE, "lost": Told.LOST}
+_LEASES = {"held": Lease.HELD, "lost": Lease.LOST, "canceled": Lease.CANCELED}
+
+Message = tuple[str, dict[str, str]]
+
+
+class StreamsAdapter:
+    """A consumer of one stream of jobs.
+
+    A message whose consumer has been silent for `lease_s` is taken over. `sweep_every_s` is the pause
+    between two looks for such messages, by default a quarter of the lease.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        queue: StreamQueue | None = None,
+        *,
+        lease_s: float = LEASE_S,
+        sweep_every_s: float | None = None,
+    ) -> None:
+        self.beat_interval_s = lease_s / 3
+        self.consumer = f"euterpe-{socket.gethostname()}-{os.getpid()}-{token_hex(4)}"
+        self._queue, self._lease_s = queue or StreamQueue(), lease_s
+        self._sweep_every_s = lease_s / 4 if sweep_every_s is None else sweep_every_s
+        self._place = place_of(url)
+        self._client = connect(url, connections=2)
+        self._reader = connect(url, connections=1, answer_s=_LONGEST_BLOCK_S + 5)
+        self._scripts = StreamScripts(self._client, self._queue, self.consumer)
+        self._held: dict[str, str] = {}  # messages, with their job ids
+        self._cursor, self._next_sweep = "0-0", 0.0
+
+    async def start(self) -> None:
+        await require_single_server(self._client, self._place)
+        with redis_errors(self._place):
+            await self._create_group()
+
+    async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
+        with redis_errors(self._place):
+            messages = await self._reclaim(limit)
+            if not messages:
+                messages = await self._read(limit, wait_s)
+            return await self._begin(messages)
+
+    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[Lease]:
+        if not jobs:
+            return []
+        with redis_errors(self._place):
+            words = await self._scripts.beat([(job.handle, job.job_id) for job in jobs], self._least_ttl_s)
+        leases = [_LEASES[word] for word in words]
+        for job, lease in zip(jobs, leases, strict=True):
+            if lease is Lease.LOST:
+                self._held.pop(job.handle, None)
+        return leases
+
+    async def progress(self, job: ForeignJob, percent: float) -> None:
+        data = json.dumps({"percent": round(percent, 1)})
+        with redis_errors(self._place):
+            await self._scripts.progress(job.handle, job.job_id, data, self._least_ttl_s)
+
+    async def succeed(self, job: ForeignJob, result: Json) -> Told:
+        text = json.dumps(result, ensure_ascii=False)
+        return await self._finish(job, End(JobStatus.DONE, text, "", text))
+
+    async def fail(self, job: ForeignJob, failure: Failure) -> Told:
+        status = JobStatus.CANCELED if failure.code == JobStatus.CANCELED else JobStatus.ERROR
+        text = json.dumps({"code": failure.code, "message": failure.message}, ensure_ascii=False)
+        return await self._finish(job, End(status, "", text, text))
+
+    async def release(self, job: ForeignJob) -> None:
+        self._held.pop(job.handle, None)
+        with redis_errors(self._place):
+            await self._scripts.release(job.handle, self._lease_s)
+
+    async def stop(self) -> None:
+        try:
+            with redis_errors(self._place):
+                await self._scripts.retire(self.consumer, _DEAD_CONSUMER_LEASES * self._lease_s)
+        finally:
+            await self._client.aclose()
+            await self._reader.aclose()
+
+    @property
+    def _least_ttl_s(self) -> float:
+        """Return the least TTL of a held job. With a TTL below the pause of beats, the job would expire."""
+        return self._lease_s
+
+    async def _finish(self, job: ForeignJob, end: End) -> Told:
+        with redis_errors(self._place):
+            word = await self._scripts.finish(job.handle, job.job_id, end)
+        self._held.pop(job.handle, None)
+        return _TOLD[word]
+
+    async def _create_group(self) -> None:
+        """Create the group at the beginning of the stream, so that earlier messages are not missed."""
+        try:
+            await self._client.xgroup_create(self._queue.stream, self._queue.group, id="0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    async def _read(self, limit: int, wait_s: float) -> list[Message]:
+        block_ms = int(min(wait_s, _LONGEST_BLOCK_S) * 1000)
+        found = await self._with_group(
+            self._reader.xreadgroup(
+                self._queue.group,
+                self.consumer,
+                {self._queue.stream: ">"},
+                count=limit,
+                block=block_ms or None,  # Redis waits for ever at 0
+            )
+        )
+        return [message for _, messages in found or () for message in messages]
+
+    async def _reclaim(self, limit: int) -> list[Message]:
+        """Return messages of consumers that are silent, when a sweep is due."""
+        now = asyncio.get_running_loop().time()
+        if now < self._next_sweep:
+            return []
+        answer = await self._with_group(
+            self._client.xautoclaim(
+                self._queue.stream,
+                self._queue.group,
+                self.consumer,
+                min_idle_time=int(self._lease_s * 1000),
+                start_id=self._cursor,
+                count=min(limit, _MOST_RECLAIMED),
+            )
+        )
+        self._cursor = answer[0] if answer else "0-0"
+        if self._cursor == "0-0":
+            self._next_sweep = now + self._sweep_every_s
+            await self._tidy()
+        # A message of this process that was silent for too long is held again by this call.
+        found = [message for message in (answer[1] if answer else ()) if message[1] is not None]
+        if found:
+            _log.info("stream_messages_reclaimed", stream=self._queue.stream, count=len(found))
+        return [message for message in found if message[0] not in self._held]
+
+    async def _with_group(self, call: Any) -> Any:
+        """Return the answer, or None after creating a group that is gone, as after FLUSHALL."""
+        try:
+            return await call
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+        _log.warning("stream_group_missing", stream=self._queue.stream, group=self._queue.group)
+        await self._create_group()
+        return None
+
+    async def _begin(self, messages: Sequence[Message]) -> list[ForeignJob]:
+        readable = []
+        for message, fields in messages:
+            if fields.get("job_id"):
+                readable.append((message, fields))
+            else:
+                _log.warning("stream_message_malformed", stream=self._queue.stream, message=message)
+                await self._client.xack(self._queue.stream, self._queue.group, message)
+        if not readable:
+            return []
+        pairs = [(message, fields["job_id"]) for message, fields in readable]
+        jobs = []
+        words = await self._scripts.running(pairs, self._least_ttl_s)
+        for (message, fields), word in zip(readable, words, strict=True):
+            if word == "running":
+                self._held[message] = fields["job_id"]
+                jobs.append(self._foreign_job(message, fields))
+            else:
+                _log.info("stream_job_passed_over", job=fields["job_id"], why=word)
+        return jobs
+
+    def _foreign_job(self, message: str, fields: dict[str, str]) -> ForeignJob:
+        job_id = fields["job_id"]
+        return ForeignJob(
+            job_id=job_id,
+            source_ref=source_ref_of(ForeignQueue.STREAM, self._queue.stream, job_id),
+            name=fields.get("task", ""),
+            data=payload_of(fields.get("payload", "")),
+            handle=message,
+        )
+
+    async def _tidy(self) -> None:
+        """Remove acknowledged messages from the stream, and consumers that are gone."""
+        await self._scripts.retire("", _DEAD_CONSUMER_LEASES * self._lease_s)
+        oldest = await self._oldest_needed()
+        if oldest is not None:
+            await self._client.xtrim(self._queue.stream, minid=oldest, approximate=True)
+
+    async def _oldest_needed(self) -> str | None:
+        """Return the first message that some group still needs.
+
+        All before it are acknowledged, and stay so: a group goes only forwards.
+        """
+        needed = []
+        for group in await self._client.xinfo_groups(self._queue.stream):
+            first = group["last-delivered-id"]
+            if group["pending"]:
+                first = (await self._client.xpending(self._queue.stream, group["name"]))["min"] or first
+            needed.append(first)
+        return min(needed, key=_order, default=None)
+
+
+def _order(message: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in message.split("-"))

@@ -1,0 +1,87 @@
+"""Build the Starlette app of the gateway: routes, middleware, error handlers and lifespan."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from redis.exceptions import RedisError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from euterpe.bridges.redis_connection import ANSWER_S, connect
+from euterpe.bridges.stream_jobs import StreamQueue
+from euterpe.bridges.stream_scripts import StreamScripts
+from euterpe.gateway.event_hub import BLOCK_S, EventHub
+from euterpe.gateway.events import EventsEndpoint
+from euterpe.gateway.jobs import JobsEndpoint
+from euterpe.gateway.middleware import GatewayMiddleware
+from euterpe.gateway.problems import Refused, answer_outage, answer_refusal, answer_routing_error
+from euterpe.gateway.service import Authenticate, Gateway, GatewayLimits, NoKeys
+
+_CONNECTIONS = 2  # to Redis, beside that of the event hub
+
+
+def create_app(
+    redis_url: str,
+    *,
+    limits: GatewayLimits | None = None,
+    authenticate: Authenticate | None = None,
+    queue: StreamQueue | None = None,
+) -> Starlette:
+    """Return the gateway over a Redis. Without `authenticate` it asks for no keys, and serves loopback only.
+
+    `app.state.end_waits()` ends all event streams; any thread may call it.
+    """
+    limits = limits or GatewayLimits()
+    client = connect(redis_url, connections=_CONNECTIONS)
+    reader = connect(redis_url, connections=1, answer_s=BLOCK_S + ANSWER_S)
+    hub = EventHub(reader, client, check_every_s=limits.check_every_s)
+    scripts = StreamScripts(client, queue or StreamQueue())
+    gateway = Gateway(client, scripts, hub, limits, authenticate or NoKeys())
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        loops.append(asyncio.get_running_loop())
+        hub.start()
+        try:
+            yield
+        finally:
+            await hub.stop()
+            await client.aclose()
+            await reader.aclose()
+            gateway.authenticate.stop()
+
+    def end_waits() -> None:
+        for loop in loops:
+            with suppress(RuntimeError):  # the event loop is closed, so nothing waits
+                loop.call_soon_threadsafe(hub.end_all)
+
+    app = Starlette(
+        routes=_routes(gateway),
+        middleware=[Middleware(GatewayMiddleware, checks_host=authenticate is None)],
+        exception_handlers={
+            HTTPException: answer_routing_error,
+            Refused: answer_refusal,
+            RedisError: answer_outage,
+        },
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.end_waits = end_waits
+    return app
+
+
+def _routes(gateway: Gateway) -> list[Route]:
+    jobs = JobsEndpoint(gateway)
+    events = Route("/v1/jobs/{job_id}/events", EventsEndpoint(gateway).get)
+    events.methods = {"GET"}  # Starlette adds HEAD to GET, but a HEAD request would start the stream
+    return [
+        Route("/v1/jobs", jobs.post, methods=["POST"]),
+        Route("/v1/jobs/{job_id}", jobs.get),
+        events,
+        Route("/v1/jobs/{job_id}/cancel", jobs.cancel, methods=["POST"]),
+        Route("/health", jobs.health),
+    ]

@@ -1,0 +1,88 @@
+"""GET /v1/jobs/{id}/events: the events of a job as server-sent events (SSE)."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from euterpe.bridges.stream_jobs import TERMINAL, events_key, job_key, json_or_raw
+from euterpe.domain.scopes import Scope
+from euterpe.gateway.event_hub import Ended, Event, position_of
+from euterpe.gateway.problems import not_found
+from euterpe.gateway.service import Gateway, job_in_path
+
+_HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+
+
+class EventsEndpoint:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def get(self, request: Request) -> Response:
+        requester_id = await self._gateway.authenticate(request, Scope.READ)
+        job_id, after = job_in_path(request), request.headers.get("last-event-id", "")
+        pipeline = self._gateway.redis.pipeline(transaction=False)
+        pipeline.hmget(job_key(job_id), "status", "requester_id")
+        pipeline.xrevrange(events_key(job_id), count=1)
+        (status, owner), last = await pipeline.execute()
+        if status is None or (requester_id and owner != requester_id):
+            raise not_found(job_id)
+        if status in TERMINAL and last and position_of(after) >= position_of(last[0][0]):
+            # The EventSource of a browser reconnects after any response except 204.
+            return Response(status_code=204)
+        frames = self._frames(job_id, after, is_there=bool(last))
+        return StreamingResponse(frames, headers=_HEADERS, media_type="text/event-stream")
+
+    async def _frames(self, job_id: str, after: str, *, is_there: bool) -> AsyncIterator[bytes]:
+        yield _frame("hello", {"job_id": job_id, "ts": _now_ms()})
+        if not is_there:
+            yield _expired()
+            return
+        with self._gateway.hub.subscribe(job_id, after) as subscription:
+            while True:
+                events = await subscription.next(self._gateway.limits.beat_s)
+                for event in events:
+                    yield _event_frame(event)
+                    if event.fields.get("type") in TERMINAL:
+                        return
+                if subscription.ended is Ended.EXPIRED:
+                    yield _expired()
+                if subscription.ended is not None:
+                    return
+                if not events:
+                    yield b": heartbeat\n\n"
+
+
+def _event_frame(event: Event) -> bytes:
+    kind, data = event.fields.get("type", "message"), event.fields.get("data", "")
+    ts = event.fields.get("ts", "")
+    document = {
+        "id": event.event_id,
+        "type": kind,
+        "ts": int(ts) if ts.isascii() and ts.isdigit() and len(ts) < 20 else 0,
+        "step": event.fields.get("step", ""),
+        "data": json_or_raw(data) if data else None,
+    }
+    return b"id: %b\n" % event.event_id.encode() + _frame(kind, document)
+
+
+def _expired() -> bytes:
+    """Return the last frame of a stream whose events are gone. It has no `id`: no event is behind it."""
+    data = {"code": "expired", "message": "the job has expired or was removed"}
+    return _frame(
+        "error", {"id": None, "type": "error", "ts": _now_ms(), "step": "gateway.events", "data": data}
+    )
+
+
+def _frame(kind: str, document: dict[str, Any]) -> bytes:
+    """Return one SSE frame. A line break in the type, which any writer of the stream may choose, ends it."""
+    name = kind.partition("\n")[0].partition("\r")[0]
+    # Escapes keep surrogates and line separators out of the text.
+    return f"event: {name}\ndata: {json.dumps(document)}\n\n".encode(errors="replace")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,76 @@
+"""The adapter while Redis is killed, restarted or full."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from euterpe.bridges.adapter import ForeignUnavailable, Lease, Told
+from tests.bridges.stream_driver import Producer, adapter, take_one, until_available
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path, fsync="always") as server:
+        yield server
+
+
+def test_a_killed_redis_in_the_middle_of_a_job_costs_nothing(own_redis: RedisServer) -> None:
+    async def run() -> None:
+        producer = Producer(own_redis)
+        async with adapter(own_redis, sweep_every_s=0) as taker:
+            job_id = await producer.create()
+            job = await take_one(taker)
+            own_redis.kill()
+            with pytest.raises(ForeignUnavailable):
+                await taker.beat([job])
+            with pytest.raises(ForeignUnavailable):
+                await taker.take(1, 0)
+            own_redis.restart()
+            assert await until_available(lambda: taker.beat([job])) == [Lease.HELD]
+            assert await taker.take(1, 0) == []
+            assert await taker.succeed(job, {}) is Told.DONE
+            assert producer.types(job_id) == ["queued", "running", "done"]
+            assert producer.pending() == 0
+
+    asyncio.run(run())
+
+
+def test_a_redis_that_forgot_the_delivery_gives_the_job_again(own_redis: RedisServer) -> None:
+    """As after a failover to a replica that was behind."""
+
+    async def run() -> None:
+        producer = Producer(own_redis)
+        async with adapter(own_redis) as first, adapter(own_redis) as second:
+            job_id = await producer.create()
+            job = await take_one(first)
+            with own_redis.client() as client:
+                client.xgroup_setid("jobs:stream", "workers", "0")
+                client.xack("jobs:stream", "workers", job.handle)
+            again = await take_one(second)
+            assert again.source_ref == job.source_ref
+            assert await first.succeed(job, {"of": "first"}) is Told.LOST
+            assert await second.succeed(again, {"of": "second"}) is Told.DONE
+            assert producer.types(job_id) == ["queued", "running", "done"]
+
+    asyncio.run(run())
+
+
+def test_a_full_redis_is_an_outage_and_writes_no_half_of_an_end(own_redis: RedisServer) -> None:
+    async def run() -> None:
+        producer = Producer(own_redis)
+        async with adapter(own_redis) as taker:
+            job_id = await producer.create()
+            job = await take_one(taker)
+            with own_redis.client() as client:
+                client.config_set("maxmemory", "1")
+                with pytest.raises(ForeignUnavailable, match="OutOfMemoryError"):
+                    await taker.succeed(job, {})
+                assert (producer.types(job_id), producer.pending()) == (["queued", "running"], 1)
+                client.config_set("maxmemory", "0")
+            assert await taker.succeed(job, {}) is Told.DONE
+            assert producer.types(job_id)[-1] == "done"
+
+    asyncio.run(run())

@@ -1,0 +1,17 @@
+"""A gateway on the Redis of the test process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.serving import GatewayClient, serving
+from tests.redis_fixtures import redis_server, shared_redis
+from tests.redis_server import RedisServer
+
+__all__ = ["redis_server", "shared_redis"]
+
+
+@pytest.fixture
+def gateway(redis_server: RedisServer) -> Iterator[GatewayClient]:
+    with serving(redis_server) as client:
+        yield client

@@ -1,0 +1,112 @@
+"""A real redis-server with a data directory of its own, which a test may kill and start again."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import redis
+
+_START_S = 30.0
+_PAUSE_S = 0.005
+
+
+class RedisServer:
+    """A Redis on a free port of the loopback address, with an append-only file.
+
+    `fsync` is `everysec`, as in the default configuration, or `always`.
+    """
+
+    def __init__(self, folder: Path, *options: str, fsync: str = "everysec") -> None:
+        self._folder, self._options, self._fsync = folder, options, fsync
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def client(self) -> "redis.Redis":
+        return redis.Redis.from_url(self.url, decode_responses=True, protocol=2)
+
+    def kill(self) -> None:
+        """End the server by SIGKILL. Its data stays on the disk."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def restart(self) -> None:
+        """Start the server again on the same port. End it by SIGKILL before, if it runs."""
+        self.kill()
+        self.launch()
+
+    def launch(self) -> None:
+        """Start the server that was killed, on the data that it has left."""
+        self._process = self._start()
+
+    def freeze(self) -> None:
+        """Freeze the server, as a host that does not answer. Its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        self.kill()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        command = [
+            "redis-server",
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self._folder),
+        ]
+        command += ["--appendonly", "yes", "--appendfsync", self._fsync, "--save", "", *self._options]
+        with (self._folder / "redis.log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._await_answer(process)
+        return process
+
+    def _await_answer(self, process: "subprocess.Popen[bytes]") -> None:
+        """Wait until the server answers, which it does once it has read its append-only file."""
+        until = time.monotonic() + _START_S
+        while time.monotonic() < until and process.poll() is None:
+            try:
+                with self.client() as client:
+                    client.ping()
+            except redis.RedisError:
+                time.sleep(_PAUSE_S)
+            else:
+                return
+        process.kill()
+        process.wait()
+        raise AssertionError((self._folder / "redis.log").read_text(errors="replace"))
+
+
+@contextmanager
+def running_redis(folder: Path, *, fsync: str = "everysec") -> Iterator[RedisServer]:
+    with RedisServer(folder, fsync=fsync) as server:
+        yield server
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
