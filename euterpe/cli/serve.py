@@ -83,7 +83,7 @@ def worker(server: ServerUrl = None) -> None:
     from euterpe.wiring.remote_worker import running_remote_worker, server_settings
 
     server_settings(settings)  # wrong usage ends before this process changes its signals, limits and logs
-    _run_until_signal(settings, running_remote_worker(settings))
+    run_until_signal(settings, running_remote_worker(settings))
 
 
 def dispatcher() -> None:
@@ -109,10 +109,10 @@ def _run(start: "Callable[[Services], None]") -> None:
             yield services
 
     settings = load()
-    _run_until_signal(settings, started(settings))
+    run_until_signal(settings, started(settings))
 
 
-def _run_until_signal(settings: Settings, program: AbstractContextManager[RunningParts]) -> None:
+def run_until_signal(settings: Settings, program: AbstractContextManager[RunningParts]) -> None:
     """Run a program until SIGTERM or SIGINT. Its exit drains."""
     from euterpe.media.sandbox.confine import forbid_inspection
 

@@ -21,7 +21,7 @@ SECRET = "hunter2-hunter2"
 
 
 def mapping(**fields: Any) -> JobMapping:
-    templates = {
+    templates: dict[str, str] = {
         "source": "{data.source}",
         "output": "s3://out/{id}/",
         "profile": "{data.profile|h264-720p}",
@@ -31,7 +31,7 @@ def mapping(**fields: Any) -> JobMapping:
             if name in fields
         },
     }
-    parsed = {name: Template.parse(text) for name, text in templates.items()}
+    parsed: dict[str, Any] = {name: Template.parse(text) for name, text in templates.items()}
     allowed = frozenset({"h264-720p", "audio-aac"})
     values: dict[str, Any] = {"name": "transcode", "profiles": allowed, **parsed, **fields}
     return JobMapping(**values)
