@@ -1,0 +1,1 @@
+"""The parts of ci/bench for bridges to foreign queues."""
