@@ -85,6 +85,9 @@ class RowWatcher:
                 if not failures:
                     _log.warning("bridge_cannot_read_jobs", error=str(error))
                 failures += 1
+            except Exception as error:  # noqa: BLE001  without this loop no end would be reported
+                failures += 1
+                _log.error("bridge_watch_failed", error=repr(error), exc_info=error)
             await asyncio.sleep(self._least_s if not failures else self._every_s)
             await self._calls.run(partial(self._listener.wait, self._every_s))
 
