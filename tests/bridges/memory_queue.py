@@ -37,7 +37,7 @@ class MemoryQueue:
         self.is_down = False
         self.loses_answers = False  # a report is recorded, and its answer is lost
         self.refused_calls = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()  # each change sets this event, and puts a new one in its place
         self._added = 0
 
     async def add(
@@ -50,15 +50,16 @@ class MemoryQueue:
         return job
 
     async def touch(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def until(self, condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
         """Wait until the condition holds. Look after each change of the queue, and at least each 20 ms."""
-        async with asyncio.timeout(timeout_s), self._changed:
+        async with asyncio.timeout(timeout_s):
             while not condition():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), 0.02)
+                    async with asyncio.timeout(0.02):
+                        await self._changed.wait()
 
     async def steal(self, job: MemoryJob) -> None:
         """Let the lease of this job run out, so that it is delivered again."""
