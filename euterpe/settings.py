@@ -213,6 +213,8 @@ class Settings(BaseSettings):
 
     profiles: Path | None = None  # a folder with further profiles, each a TOML file
 
+    bridges: Path | None = None  # a TOML file with the bridges to foreign queues
+
     # Storage profiles by name: tables `[storage.NAME]` of the file, which `wiring/storage_profiles.py` reads.
     storage: Annotated[dict[str, dict[str, Any]], NoDecode] = {}
     storage_roots: Words = ()

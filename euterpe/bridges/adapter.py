@@ -31,6 +31,9 @@ class ForeignJob:
     priority: int = 0  # in the words of the foreign queue
     # How many attempts the foreign queue makes. None if it makes only one: then Euterpe retries.
     attempts: int | None = None
+    # What the foreign queue has recorded of earlier failures, or None if it keeps no record. A failure of an
+    # attempt that is in none of these texts was never reported: a bridge was killed before.
+    past_failures: tuple[str, ...] | None = None
     handle: Any = field(default=None, repr=False, compare=False)  # what the adapter needs for its calls
 
 
@@ -54,12 +57,14 @@ class Told(StrEnum):
 class Failure:
     """The failure of a job, as the foreign queue records it.
 
-    `retry` tells whether the foreign queue may try again, by its own rules.
+    `retry` tells whether the foreign queue may try again, by its own rules. `mark` names the attempt: an
+    adapter whose foreign queue keeps a record of failures writes it there, for `ForeignJob.past_failures`.
     """
 
     code: str
     message: str
     retry: bool
+    mark: str = ""
 
 
 class ForeignAdapter(Protocol):
@@ -69,6 +74,10 @@ class ForeignAdapter(Protocol):
 
     async def start(self) -> None:
         """Connect, and prepare the queue. Raise `ForeignUnavailable`, or `BridgeError` for a wrong set-up."""
+        ...
+
+    async def examine(self) -> str:
+        """Connect, and return the versions of both sides. Change nothing. Only checks call this."""
         ...
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:

@@ -6,6 +6,7 @@ from euterpe.cli import (
     analytics,
     batch,
     bench,
+    bridge,
     demo,
     doctor,
     gateway,
@@ -45,6 +46,7 @@ doctor.register(app)
 app.add_typer(analytics.app, name="analytics")
 app.add_typer(batch.app, name="batch")
 app.add_typer(bench.app, name="bench")
+app.add_typer(bridge.app, name="bridge")
 
 
 def main(arguments: Sequence[str]) -> int:

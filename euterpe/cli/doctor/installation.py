@@ -49,6 +49,11 @@ def examine(settings: Settings) -> Iterator[CheckResult]:
         if not finding.ok:
             return
 
+    if settings.bridges is not None:
+        from euterpe.cli.doctor.bridges import examine_bridges
+
+        yield from examine_bridges(settings)
+
 
 def _on_database(step: Callable[[Settings], str], settings: Settings) -> str:
     try:

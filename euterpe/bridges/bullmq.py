@@ -1,0 +1,314 @@
+"""The adapter of BullMQ, on Redis or on BullMQ's own Postgres backend, through the PyPI package `bullmq`.
+
+It uses the manual mode of the package's worker: this module takes jobs with a token, extends their locks,
+and moves them to their ends. The package starts no timer in this mode, so the check for stalled jobs is
+here, too.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Iterator, Sequence
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import psycopg
+import redis.asyncio
+import structlog
+from bullmq import UnrecoverableError, Worker
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from euterpe.bridges.adapter import BridgeError, Failure, ForeignJob, ForeignUnavailable, Json, Lease, Told
+from euterpe.bridges.config import BridgeConfig, BridgeKind
+from euterpe.domain.source_refs import ForeignQueue, source_ref_of
+
+_log = structlog.get_logger(__name__)
+Answer = TypeVar("Answer")
+
+# Another worker with its default of 1 would give up jobs whose bridge was killed twice.
+_MAX_STALLED_COUNT = 1000
+_STALLED_CHECK_S = 30.0
+_BEATS_PER_LOCK = 4  # the contract wants at least 3
+_CONNECTIONS = 16
+_CONNECT_S, _ANSWER_S = 5.0, 10.0
+_OLDEST_REDIS = (6, 2)
+
+
+class EuterpeFailure(
+    Exception
+):  # its text becomes `failedReason`, and its traceback an entry of `stacktrace`
+    pass
+
+
+class FinalFailure(UnrecoverableError):  # type: ignore[misc]  # the package has no types
+    """A failure after which BullMQ makes no further attempt."""
+
+
+class BullMqAdapter:
+    def __init__(self, config: BridgeConfig) -> None:
+        self._config = config
+        self._stalled_check_s = min(_STALLED_CHECK_S, config.lease_ms / 1000)
+        self.beat_interval_s = config.lease_ms / 1000 / _BEATS_PER_LOCK
+        self._worker: Any = None
+        self._client: redis.asyncio.Redis | None = None
+        self._stalled_check: asyncio.Task[None] | None = None
+        self._tokens = 0
+        self._next_due_ms = 0  # when BullMQ has the next delayed job, or ends its rate limit
+
+    # -- connection
+
+    async def start(self) -> None:
+        if self._worker is None:
+            self._worker = self._new_worker()
+        with _translated():
+            await self._worker.backend.waitUntilReady()
+            await self._check_version()
+            await self._worker.backend.setName(self._worker.clientName)
+        self._stalled_check = asyncio.ensure_future(self._check_stalled_jobs())
+
+    def _new_worker(self) -> Any:
+        config = self._config
+        options: dict[str, Any] = {
+            "lockDuration": config.lease_ms,
+            "maxStalledCount": _MAX_STALLED_COUNT,
+            "stalledInterval": round(self._stalled_check_s * 1000),
+            "name": f"euterpe-{config.name}",
+            "autorun": False,
+        }
+        try:
+            if config.kind is BridgeKind.BULLMQ_POSTGRES:
+                options |= {"backend": "postgres", "connection": config.url}
+                if config.schema is not None:
+                    options["schema"] = config.schema
+                return Worker(config.queue, None, options)
+            self._client = self._new_client()
+            return Worker(config.queue, None, {**options, "prefix": self._prefix, "connection": self._client})
+        except (ValueError, RedisError) as error:
+            raise BridgeError(
+                f"bridge {config.name}: {type(error).__name__} in its address or names"
+            ) from None
+
+    def _new_client(self) -> redis.asyncio.Redis:
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            self._config.url,
+            max_connections=_CONNECTIONS,
+            timeout=_ANSWER_S,
+            decode_responses=True,
+            encoding_errors="replace",  # a payload that is not UTF-8 is refused, and does not end the loop
+            socket_timeout=_ANSWER_S,
+            socket_connect_timeout=_CONNECT_S,
+            # A script may have run although its answer was lost, so the client repeats no call by itself.
+            retry=Retry(NoBackoff(), 0),
+        )
+        return redis.asyncio.Redis.from_pool(pool)
+
+    @property
+    def _prefix(self) -> str:
+        return self._config.prefix or "bull"
+
+    @property
+    def _backend(self) -> Any:
+        return self._worker.backend
+
+    async def _check_version(self) -> None:
+        if self._client is None:
+            return
+        info = await self._client.info("server")
+        found = str(info.get("redis_version", "0"))
+        parts = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+        if parts < _OLDEST_REDIS:
+            raise BridgeError(f"bridge {self._config.name}: Redis is {found}; BullMQ needs 6.2 or newer")
+
+    async def examine(self) -> str:
+        package, config = f"bullmq {version('bullmq')}", self._config
+        with _translated():
+            if config.kind is BridgeKind.BULLMQ_POSTGRES:
+                connection = await psycopg.AsyncConnection.connect(
+                    config.url, connect_timeout=round(_CONNECT_S)
+                )
+                await connection.close()
+                return f"{package}, Postgres {connection.info.server_version // 10000}"
+            self._worker = self._new_worker()
+            await self._check_version()
+            info = await self._worker.client.info()
+        policy = info.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise BridgeError(
+                f"Redis evicts jobs when it is full: set maxmemory-policy noeviction, not {policy}"
+            )
+        return f"{package}, Redis {info.get('redis_version')}"
+
+    async def stop(self) -> None:
+        if self._stalled_check is not None:
+            self._stalled_check.cancel()
+            await asyncio.gather(self._stalled_check, return_exceptions=True)
+        if self._worker is not None:
+            await self._worker.close(force=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _check_stalled_jobs(self) -> None:
+        """Move jobs of dead workers back to `wait`, as each worker of BullMQ does."""
+        interval_ms = round(self._stalled_check_s * 1000)
+        while True:
+            with contextlib.suppress(ForeignUnavailable), _translated():
+                # In an outage the calls for held jobs log and count it.
+                await self._backend.moveStalledJobsToWait(_MAX_STALLED_COUNT, interval_ms)
+            await asyncio.sleep(self._stalled_check_s)
+
+    # -- take
+
+    async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
+        with _translated():
+            jobs = await self._take_waiting(limit)
+            if not jobs and await self._wait(wait_s):
+                jobs = await self._take_waiting(limit)
+        return jobs
+
+    async def _take_waiting(self, limit: int) -> list[ForeignJob]:
+        jobs: list[ForeignJob] = []
+        while len(jobs) < limit:
+            self._tokens += 1
+            token = f"{self._worker.id}:{self._tokens}"
+            answer = await self._backend.moveToActive(token, self._worker.opts)
+            raw, job_id, limit_ms, due_ms = answer or (None, None, 0, 0)
+            if not raw:
+                now_ms = int(time.time() * 1000)
+                self._next_due_ms = max(int(due_ms or 0), now_ms + int(limit_ms) if limit_ms else 0)
+                break
+            jobs.append(await self._foreign_job(raw, str(job_id), token))
+        return jobs
+
+    async def _wait(self, wait_s: float) -> bool:
+        """Wait for a job. Return whether one may be there."""
+        now_ms = time.time() * 1000
+        if self._next_due_ms > now_ms:
+            wait_s = max(0.001, min(wait_s, (self._next_due_ms - now_ms) / 1000))
+        marker = await self._backend.waitForJob(wait_s)
+        return marker is not None or 0 < self._next_due_ms <= time.time() * 1000
+
+    async def _foreign_job(self, raw: dict[str, Any], job_id: str, token: str) -> ForeignJob:
+        data = _parsed(raw.get("data"), dict)
+        opts = _parsed(raw.get("opts"), dict) or {}
+        # The package would raise for anything that is not JSON, after the job was moved to `active`.
+        readable = {**raw, "data": "{}", "opts": json.dumps(opts)}
+        for name in ("progress", "stacktrace", "parent"):
+            if name in readable and _parsed(readable[name], object) is None:
+                del readable[name]
+        job = await self._worker.nextJobFromJobData(readable, job_id, 0, 0, token)
+        attempts = opts.get("attempts")
+        attempts = attempts if isinstance(attempts, int) and attempts > 0 else 1
+        job.opts["attempts"] = attempts
+        return ForeignJob(
+            job_id=job_id,
+            source_ref=self._source_ref(job_id, job.timestamp),
+            name=str(job.name or ""),
+            data=data,
+            priority=job.priority,
+            attempts=attempts,
+            past_failures=_past_failures(job),
+            handle=job,
+        )
+
+    def _source_ref(self, job_id: str, timestamp: int) -> str:
+        config = self._config
+        if config.kind is BridgeKind.BULLMQ_POSTGRES:
+            return source_ref_of(
+                ForeignQueue.BULLMQ,
+                "postgres",
+                config.schema or "bullmq",
+                config.queue,
+                job_id,
+                str(timestamp),
+            )
+        return source_ref_of(ForeignQueue.BULLMQ, self._prefix, config.queue, job_id, str(timestamp))
+
+    # -- report
+
+    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[Lease]:
+        ids, tokens = [job.job_id for job in jobs], [job.handle.token for job in jobs]
+        with _translated():
+            lost = set(await self._backend.extendLocks(ids, tokens, self._config.lease_ms))
+        return [Lease.LOST if job.job_id in lost else Lease.HELD for job in jobs]
+
+    async def progress(self, job: ForeignJob, percent: float) -> None:
+        with _translated(), contextlib.suppress(TypeError):  # the job was removed: the next beat says so
+            await job.handle.updateProgress(round(percent, 1))
+
+    async def succeed(self, job: ForeignJob, result: Json) -> Told:
+        handle = job.handle
+        try:
+            return await self._ended(job, handle.moveToCompleted(dict(result), handle.token), "completed")
+        except UnrecoverableError as error:  # a child of this job in a flow has failed
+            return await self.fail(job, Failure("failed_child", str(error), retry=False))
+
+    async def fail(self, job: ForeignJob, failure: Failure) -> Told:
+        handle = job.handle
+        handle.opts["backoff"] = _known_backoff(handle.opts.get("backoff"))
+        kind = EuterpeFailure if failure.retry else FinalFailure
+        try:
+            raise _with_note(kind(f"{failure.code}: {failure.message}"), failure.mark)
+        except kind as error:
+            # Inside `except`, because the package writes the traceback of the current exception.
+            return await self._ended(job, handle.moveToFailed(error, handle.token), "failed")
+
+    async def _ended(self, job: ForeignJob, move: Awaitable[Any], state: str) -> Told:
+        """Make the move. If BullMQ refuses it, find out whether an earlier call made it already."""
+        with _translated():
+            try:
+                await move
+            except TypeError as refused:
+                found = await self._backend.getState(job.job_id)
+                if found == state:
+                    return Told.DONE
+                _log.info("bullmq_refused", foreign_id=job.job_id, reason=str(refused), state=str(found))
+                return Told.GONE if found in (None, "unknown") else Told.LOST
+        return Told.DONE
+
+    async def release(self, job: ForeignJob) -> None:
+        """Move the job to `delayed`, due now. This counts no attempt and no stall."""
+        with _translated(), contextlib.suppress(TypeError):  # it is not ours any more
+            await job.handle.moveToDelayed(int(time.time() * 1000), job.handle.token)
+
+
+def _with_note(error: Exception, mark: str) -> Exception:
+    if mark:
+        error.add_note(mark)
+    return error
+
+
+def _parsed(text: object, kind: type[Answer]) -> Answer | None:
+    """Return the value in a JSON text, or None if it is no JSON or of another kind."""
+    try:
+        value = json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def _past_failures(job: Any) -> tuple[str, ...] | None:
+    """Return the stack traces that BullMQ has stored, or None if the producer has switched them off."""
+    stacktrace = job.stacktrace if isinstance(job.stacktrace, list) else []
+    if not stacktrace and job.attemptsMade > 0:
+        return None
+    return tuple(map(str, stacktrace))
+
+
+def _known_backoff(backoff: object) -> object:
+    """Return the backoff. A custom strategy is a function of the Node worker: its delay is kept, as fixed."""
+    if not isinstance(backoff, dict) or backoff.get("type") in ("fixed", "exponential"):
+        return backoff
+    delay = backoff.get("delay")
+    return {"type": "fixed", "delay": delay if isinstance(delay, int) and delay > 0 else 1000}
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turn the errors of the connection into `ForeignUnavailable`. Its text has no address and no payload."""
+    try:
+        yield
+    except (RedisError, psycopg.Error, OSError, TimeoutError) as error:
+        raise ForeignUnavailable(f"{type(error).__name__}: BullMQ's server does not answer") from None

@@ -1,0 +1,97 @@
+"""The requester on whose behalf a bridge makes jobs: its limits, its quota, and whether it is disabled."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from euterpe.bridges.adapter import BridgeError
+from euterpe.bridges.store_calls import StoreCalls
+from euterpe.domain.job_limits import NO_LIMITS, JobLimits
+from euterpe.store.store import Store
+
+_REST = 20  # the time between the starts of two counts, as a multiple of the first count's duration
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """The operator's limits, which also hold for jobs that come by the API."""
+
+    max_unfinished: int = 10_000  # jobs of one requester
+    max_unfinished_of_all: int = 1_000_000
+    job: JobLimits = NO_LIMITS
+
+
+@dataclass(frozen=True)
+class _State:
+    is_disabled: bool
+    limits: JobLimits
+    room: int  # how many jobs more may be unfinished
+
+
+class RequesterAccount:
+    """The requester of a bridge. What the database says of it is read at most once in `valid_s`.
+
+    Not thread-safe: use it in one event loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        calls: StoreCalls,
+        requester: str,
+        limits: QueueLimits,
+        *,
+        valid_s: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._calls, self._limits = store, calls, limits
+        self._valid_s, self._clock = valid_s, clock
+        self.name = requester
+        self.requester_id = ""
+        self._state = _State(True, NO_LIMITS, 0)
+        self._valid_until = float("-inf")
+        self._used = 0  # places taken since the last read
+        self._reading = asyncio.Lock()
+
+    async def find(self) -> None:
+        """Look the requester up. Raise `BridgeError` if there is none with this name."""
+        rows = await self._calls.run(self._store.requesters.all)
+        found = [row for row in rows if row.name == self.name]
+        if not found:
+            raise BridgeError(
+                f"there is no requester {self.name!r}; make it with `euterpe requester create {self.name}`"
+            )
+        self.requester_id = found[0].requester_id
+        self._valid_until = float("-inf")
+
+    async def is_open(self) -> bool:
+        """Return whether the requester may add jobs now: it is not disabled, and its quota has room."""
+        state = await self._current()
+        return not state.is_disabled and state.room > self._used
+
+    async def limits(self) -> JobLimits:
+        return (await self._current()).limits
+
+    def use_place(self) -> None:
+        """Count a job that was added since the last read."""
+        self._used += 1
+
+    async def _current(self) -> _State:
+        async with self._reading:
+            if self._clock() >= self._valid_until:
+                began = self._clock()
+                self._state, self._used = await self._calls.run(self._read), 0
+                # A count of a million jobs is slow: it is repeated after 20 times its duration.
+                self._valid_until = began + max(self._valid_s, _REST * (self._clock() - began))
+        return self._state
+
+    def _read(self) -> _State:
+        row = next(row for row in self._store.requesters.all() if row.requester_id == self.requester_id)
+        own = JobLimits(row.max_timeout_seconds, row.max_attempts, row.max_priority)
+        jobs, most = self._store.jobs, self._limits
+        room = min(
+            most.max_unfinished - jobs.unfinished(self.requester_id, at_most=most.max_unfinished),
+            most.max_unfinished_of_all - jobs.unfinished_of_all(at_most=most.max_unfinished_of_all),
+        )
+        return _State(row.disabled_at is not None, own.min_with(most.job), room)

@@ -1,0 +1,171 @@
+"""Build the bridges to foreign queues from the settings, and run them in a thread with its own event loop."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+import structlog
+import uvloop
+from prometheus_client import start_http_server
+
+from euterpe.bridges.adapter import BridgeError, ForeignAdapter
+from euterpe.bridges.attach import Attacher, JobRules
+from euterpe.bridges.bridge import Bridge, BridgeTimings
+from euterpe.bridges.config import BridgeConfig, BridgeKind, InvalidBridges, read_bridges
+from euterpe.bridges.counts import BridgeCounts
+from euterpe.bridges.requester_account import QueueLimits, RequesterAccount
+from euterpe.bridges.row_watcher import RowWatcher
+from euterpe.bridges.store_calls import StoreCalls
+from euterpe.domain.job_limits import JobLimits
+from euterpe.settings import Settings, SettingsError
+from euterpe.store.engine.wakeup import Listener, Topic
+from euterpe.store.errors import Conflict, NotFound
+from euterpe.store.store import Store
+from euterpe.wiring.database import open_store
+from euterpe.wiring.profiles import load_profiles
+from euterpe.wiring.storage_profiles import load_storage_profiles
+from euterpe.wiring.worker import storage_policy
+
+_log = structlog.get_logger(__name__)
+
+
+def load_bridges(
+    settings: Settings, name: str | None = None, environ: Mapping[str, str] = os.environ
+) -> Sequence[BridgeConfig]:
+    """Return the bridges of the installation, or the one with this name.
+
+    Raise `SettingsError` with every error in the file and in the storage profiles that it names.
+    """
+    if settings.bridges is None:
+        raise SettingsError(["EUTERPE_BRIDGES is not set: name the TOML file with the bridges"])
+    try:
+        bridges = read_bridges(settings.bridges, environ, load_profiles(settings))
+    except InvalidBridges as invalid:
+        raise SettingsError(invalid.problems) from None
+    chosen = [bridge for bridge in bridges.values() if name in (None, bridge.name)]
+    if not chosen:
+        known = ", ".join(bridges)
+        raise SettingsError([f"{settings.bridges}: there is no bridge {name!r}; there are {known}"])
+    problems = [problem for bridge in chosen for problem in _storage_problems(bridge, settings)]
+    if problems:
+        raise SettingsError(problems)
+    return chosen
+
+
+def _storage_problems(bridge: BridgeConfig, settings: Settings) -> Sequence[str]:
+    """Return a problem for each mapping whose storage profile the requester may not use."""
+    profiles = load_storage_profiles(settings)
+    allowed = {name for name, profile in profiles.items() if bridge.requester in profile.requesters}
+    return [
+        f"{settings.bridges}: bridge.{bridge.name}: jobs.{mapping.name}.storage must be a storage profile of "
+        f"euterpe.toml that lists {bridge.requester!r} in its requesters"
+        for mapping in bridge.jobs.values()
+        if mapping.storage is not None and mapping.storage not in allowed
+    ]
+
+
+def open_adapter(bridge: BridgeConfig) -> ForeignAdapter:
+    """Return the adapter of a bridge. Raise `ModuleNotFoundError` if its package is not installed."""
+    if bridge.kind in (BridgeKind.BULLMQ, BridgeKind.BULLMQ_POSTGRES):
+        from euterpe.bridges.bullmq import BullMqAdapter  # noqa: PLC0415  each kind needs another package
+
+        return BullMqAdapter(bridge)
+    raise BridgeError(f"bridge {bridge.name}: the kind {bridge.kind} is not built into this release")
+
+
+class RunningBridges:
+    """The bridges of one process. The creator must call `stop`."""
+
+    is_stuck = False
+
+    def __init__(
+        self,
+        settings: Settings,
+        bridges: Sequence[BridgeConfig],
+        *,
+        metrics_port: int | None = None,
+        timings: BridgeTimings | None = None,
+    ) -> None:
+        self._settings, self._bridges = settings, bridges
+        self._timings = timings or BridgeTimings(drain_s=settings.drain_timeout_ms / 1000)
+        self._adapters = {bridge.name: open_adapter(bridge) for bridge in bridges}
+        self._store = open_store(settings)
+        self._calls = StoreCalls()
+        self._listeners: list[Listener] = []
+        self.counts = BridgeCounts()
+        self._metrics_port = metrics_port
+        self._ready: Future[None] = Future()
+        self._stopping: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="bridges", daemon=True)
+
+    def start(self) -> None:
+        """Start all bridges. Raise `BridgeError` if one is set up wrongly. An outage is no such error."""
+        if self._metrics_port is not None:
+            start_http_server(self._metrics_port, registry=self.counts.registry)
+        self._thread.start()
+        self._ready.result()
+
+    def stop(self) -> None:
+        """Drain: hand back the jobs that have no report yet, and close everything."""
+        if self._loop is not None and self._stopping is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+        self._calls.stop()
+        for listener in self._listeners:
+            listener.close()
+        self._store.close()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:  # noqa: BLE001  the starting thread raises it
+            if self._ready.done():
+                _log.exception("bridges_ended")
+            else:
+                self._ready.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        made = [await self._made(bridge) for bridge in self._bridges]
+        tasks = [asyncio.ensure_future(bridge.run(self._stopping)) for bridge in made]
+        self._ready.set_result(None)
+        await asyncio.gather(*tasks)
+
+    async def _made(self, bridge: BridgeConfig) -> Bridge:
+        settings, store, calls = self._settings, self._store, self._calls
+        limits = QueueLimits(
+            max_unfinished=settings.max_unfinished,
+            max_unfinished_of_all=settings.max_unfinished_of_all,
+            job=JobLimits(settings.limit_timeout_seconds, settings.limit_attempts, settings.limit_priority),
+        )
+        account = RequesterAccount(store, calls, bridge.requester, limits)
+        await account.find()
+        rules = JobRules(
+            bridge.jobs, load_profiles(settings), load_storage_profiles(settings), storage_policy(settings)
+        )
+        listener = store.database.listen(Topic.OUTBOX)
+        self._listeners.append(listener)
+        return Bridge(
+            bridge.name,
+            adapter=self._adapters[bridge.name],
+            attacher=Attacher(store, calls, rules, account),
+            account=account,
+            watcher=RowWatcher(store.jobs, calls, listener),
+            counts=self.counts.of(bridge.name),
+            cancel=partial(cancel_job, store, calls),
+            slots=bridge.slots,
+            timings=self._timings,
+        )
+
+
+async def cancel_job(store: Store, calls: StoreCalls, job_id: str) -> None:
+    """Cancel a job, unless it has ended."""
+    try:
+        await calls.run(partial(store.control.cancel, job_id))
+    except (Conflict, NotFound):
+        _log.info("bridged_job_had_ended", job_id=job_id)

@@ -1,0 +1,90 @@
+"""`euterpe bridge`: one clear line for each error, and no address."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_runner import Cli
+
+ADDRESS = "redis://:hunter2@redis.internal:6379/0"
+BRIDGES = """
+[bridge.videos]
+kind = "bullmq"
+url_env = "VIDEOS_REDIS"
+queue = "video-jobs"
+requester = "newsroom"
+[bridge.videos.jobs.transcode]
+source = "{data.source}"
+output = "s3://media-out/{id}/"
+profile = "h264-720p"
+"""
+
+
+@pytest.fixture
+def declared(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    del cli  # it empties the environment first
+    path = tmp_path / "bridges.toml"
+    path.write_text(BRIDGES)
+    monkeypatch.setenv("EUTERPE_BRIDGES", str(path))
+    monkeypatch.setenv("VIDEOS_REDIS", ADDRESS)
+    return path
+
+
+@pytest.mark.parametrize("command", ["run", "list", "check"])
+def test_bridges_must_be_declared(cli: Cli, command: str) -> None:
+    ran = cli("bridge", command)
+    assert ran.code != 0
+    assert "EUTERPE_BRIDGES is not set: name the TOML file with the bridges" in ran.out + ran.err
+
+
+@pytest.mark.usefixtures("declared")
+def test_the_bridges_are_listed_without_their_addresses(cli: Cli) -> None:
+    assert cli.json("bridge", "list") == [
+        {
+            "name": "videos",
+            "kind": "bullmq",
+            "queue": "video-jobs",
+            "requester": "newsroom",
+            "slots": 8,
+            "lease_ms": 60_000,
+            "jobs": ["transcode"],
+        }
+    ]
+    assert "hunter2" not in cli.ok("bridge", "list").out
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_bridge_that_is_not_declared_is_an_error(cli: Cli) -> None:
+    assert cli.fails("bridge", "run", "--name", "other", code=2).endswith(
+        "there is no bridge 'other'; there are videos"
+    )
+
+
+def test_a_wrong_file_is_one_line_for_each_error(cli: Cli, declared: Path) -> None:
+    declared.write_text(BRIDGES.replace("newsroom", "").replace("{id}", "{1+1}"))
+    ran = cli("bridge", "list")
+    assert (ran.code, len(ran.err.splitlines())) == (2, 2)
+
+
+def test_a_storage_profile_must_be_allowed_to_the_requester(cli: Cli, declared: Path) -> None:
+    declared.write_text(BRIDGES + 'storage = "main"\n')
+    assert "jobs.transcode.storage must be a storage profile" in cli.fails("bridge", "list", code=2)
+
+
+@pytest.mark.usefixtures("declared")
+def test_without_the_package_the_way_to_install_it_is_shown(cli: Cli) -> None:
+    """The environment of the tests has no package `bullmq`, which has one of its own."""
+    cli.ok("migrate")
+    assert "this needs the package bullmq" in cli.fails("bridge", "run")
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_check_names_what_is_wrong(cli: Cli) -> None:
+    cli.ok("migrate")
+    ran = cli("bridge", "check", "--json")
+    found = {result["check"]: result for result in json.loads(ran.out)}
+    assert ran.code == 1
+    assert found["bridge videos: mapping"]["ok"]
+    assert "there is no requester 'newsroom'" in found["bridge videos: requester"]["detail"]
+    assert "hunter2" not in ran.out
