@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from secrets import token_hex
 from typing import Any
 
+import redis
 import structlog
 from redis.exceptions import ResponseError
 
@@ -61,6 +62,12 @@ class StreamsAdapter:
         await require_single_server(self._client, self._place)
         with redis_errors(self._place):
             await self._create_group()
+
+    async def examine(self) -> str:
+        await require_single_server(self._client, self._place)
+        with redis_errors(self._place):
+            info = await self._client.info("server")
+        return f"redis-py {redis.__version__}, Redis {info.get('redis_version')}"
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
         with redis_errors(self._place):

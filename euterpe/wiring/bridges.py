@@ -19,6 +19,7 @@ from euterpe.bridges.counts import BridgeCounts
 from euterpe.bridges.requester_account import QueueLimits, RequesterAccount
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.bridges.store_calls import StoreCalls
+from euterpe.bridges.stream_jobs import StreamQueue
 from euterpe.domain.job_limits import JobLimits
 from euterpe.settings import Settings, SettingsError
 from euterpe.store.engine.wakeup import Listener, Topic
@@ -73,6 +74,11 @@ def open_adapter(bridge: BridgeConfig) -> ForeignAdapter:
         from euterpe.bridges.bullmq import BullMqAdapter  # noqa: PLC0415  each kind needs another package
 
         return BullMqAdapter(bridge)
+    if bridge.kind is BridgeKind.STREAMS:
+        from euterpe.bridges.streams import StreamsAdapter  # noqa: PLC0415
+
+        queue = StreamQueue(bridge.queue, bridge.group or StreamQueue.group)
+        return StreamsAdapter(bridge.url, queue, lease_s=bridge.lease_ms / 1000)
     raise BridgeError(f"bridge {bridge.name}: the kind {bridge.kind} is not built into this release")
 
 

@@ -40,7 +40,9 @@ class ApiKeys:
 
     def __init__(self, store: Store) -> None:
         self._pool = StoreThreadPool()
-        self._authenticator = Authenticator(store.requesters.authenticate, self._pool)
+        self._authenticator = Authenticator(
+            store.requesters.authenticate, store.requesters.still_valid, self._pool
+        )
 
     async def __call__(self, request: Request, scope: Scope) -> str:
         request.scope["euterpe.context"] = RequestContext(token_hex(16))

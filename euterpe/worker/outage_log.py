@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -29,6 +30,7 @@ class OutageLog:
         self, event: str, *, remind_s: float = _REMIND_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._event, self._remind_s, self._clock = event, remind_s, clock
+        self._warn = partial(_log.warning, event)
         self._lock = threading.Lock()
         self._outage: _Outage | None = None
 
@@ -45,7 +47,7 @@ class OutageLog:
                     return
                 outage.logged_at, outage.code = now, error.code
                 more = {"failures": outage.failures}
-        _log.warning(self._event, code=error.code, error=str(error), **more)
+        self._warn(code=error.code, error=str(error), **more)
 
     def ended(self) -> None:
         """Log the end of the outage, if there was one. Call this method after each successful call."""
