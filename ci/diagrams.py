@@ -15,7 +15,14 @@ from euterpe.analytics.tables import FACTS, HISTORY
 from euterpe.domain.documents import EventDocument, OutputDocument, RefreshDocument, StatusDocument
 from euterpe.domain.json_schema import object_schema
 from euterpe.domain.retry import DeliverySchedule
-from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, OutboxStatus
+from euterpe.domain.states import (
+    JOB_TRANSITIONS,
+    OUTBOX_TRANSITIONS,
+    QUEUE_JOB_TRANSITIONS,
+    JobStatus,
+    OutboxStatus,
+    QueueJobStatus,
+)
 from euterpe.domain.units import format_duration, format_seconds
 from euterpe.settings import Settings
 
@@ -76,6 +83,7 @@ def retries(max_attempts: int) -> str:
 _GENERATED: Mapping[str, Callable[[], str]] = {
     "jobs": lambda: diagram(JOB_TRANSITIONS, [JobStatus.QUEUED]),
     "events": lambda: diagram(OUTBOX_TRANSITIONS, [OutboxStatus.PENDING, OutboxStatus.SKIPPED]),
+    "queue_jobs": lambda: diagram(QUEUE_JOB_TRANSITIONS, [QueueJobStatus.QUEUED]),
     "status": lambda: fields_table(StatusDocument),
     "outputs": lambda: fields_table(OutputDocument),
     "event": lambda: fields_table(EventDocument),

@@ -1,0 +1,87 @@
+"""Reserve queue jobs: claim the job that is due longest, with or without a group.
+
+The lane `ready` has all jobs without a group, and the first job of each group that has room (`groups.py`). So
+neither kind can starve the other.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import QueueJobStatus
+from euterpe.store.checks import check_name
+from euterpe.store.engine.batch_rows import AnySelect
+from euterpe.store.queue.transition import Fence, Transition
+from euterpe.store.queue_jobs.rows import QueueJobRows
+from euterpe.store.tables import queue_jobs, queue_pauses
+
+_job = queue_jobs.c
+_CLAIMED = (
+    _job.queue_job_id,
+    _job.claim_version,
+    _job.job_id,
+    _job.payload,
+    _job.group_id,
+    _job.timeout_ms,
+    _job.max_attempts,
+)
+# 16 random bytes: nobody can guess the token of another claim.
+_TOKEN_BYTES = 16
+
+
+@dataclass(frozen=True)
+class ReservedJob:
+    """A claimed job. `lease_token` proves the claim until the lease is reaped."""
+
+    job_id: str
+    payload: str
+    lock_until_ms: int
+    attempt: int
+    max_attempts: int
+    timeout_ms: int
+    group_id: str | None
+    lease_token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class QueueIsPaused:
+    """The queue is paused: no job is granted."""
+
+
+class Reservations:
+    def __init__(self, rows: QueueJobRows) -> None:
+        self._rows, self._database = rows, rows.database
+        self._next, self._is_paused = self._next_statement(), _pause_statement()
+
+    def reserve(self, queue: str) -> ReservedJob | QueueIsPaused | None:
+        """Claim the next job; return None if no job is ready."""
+        check_name(queue, "queue")
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        with self._database.transaction() as connection:
+            row = connection.execute(self._next, {"queue": queue, "limit": 1}).first()
+            if row is None:
+                is_paused = connection.execute(self._is_paused, {"queue": queue}).first() is not None
+                return QueueIsPaused() if is_paused else None
+            fence = Fence(row.queue_job_id, row.claim_version, QueueJobStatus.QUEUED)
+            claim = Transition.claim(fence, QueueJobStatus.CLAIMED, worker_id=token, lease_ms=row.timeout_ms)
+            (held,) = self._rows.apply(connection, [claim])
+        return ReservedJob(
+            row.job_id,
+            row.payload,
+            held.lease_expires_at,
+            held.attempt_count,
+            row.max_attempts,
+            row.timeout_ms,
+            row.group_id,
+            token,
+        )
+
+    def _next_statement(self) -> AnySelect:
+        is_paused = sa.exists().where(queue_pauses.c.queue == _job.queue)
+        ready = self._rows.leased.ready(_CLAIMED, _job.queue == sa.bindparam("queue"), ~is_paused)
+        return ready.with_hint(queue_jobs, "INDEXED BY queue_jobs_ready", "sqlite")
+
+
+def _pause_statement() -> AnySelect:
+    return sa.select(queue_pauses.c.queue).where(queue_pauses.c.queue == sa.bindparam("queue"))
