@@ -78,7 +78,9 @@ class Reservations:
         )
 
     def _next_statement(self) -> AnySelect:
-        is_paused = sa.exists().where(queue_pauses.c.queue == _job.queue)
+        # The condition names no column of the job, so it is evaluated once. With a correlated one, Postgres
+        # expected a single row and sorted the whole backlog.
+        is_paused = sa.exists().where(queue_pauses.c.queue == sa.bindparam("queue"))
         ready = self._rows.leased.ready(_CLAIMED, _job.queue == sa.bindparam("queue"), ~is_paused)
         return ready.with_hint(queue_jobs, "INDEXED BY queue_jobs_ready", "sqlite")
 
