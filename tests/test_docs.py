@@ -328,6 +328,14 @@ def test_the_contract_page_has_every_line_and_proves_each(number: int) -> None:
         assert _TEST.search(proved), f"{name} names no test"
 
 
+def test_the_contract_of_the_queue_has_every_line_and_proves_each() -> None:
+    for number in range(1, 8):
+        lines = list(rows(ROOT / "docs" / "contract-queue.md", rf"{number}\.\d+"))
+        assert [cells[0] for cells in lines] == [f"{number}.{line + 1}" for line in range(len(lines))]
+        assert lines
+        assert all(provided and _TEST.search(proved) for _, _, provided, proved in lines)
+
+
 def test_every_invariant_that_concerns_data_is_guaranteed() -> None:
     shown = list(rows(ROOT / "docs" / "guarantees.md", r"\d+ `[\w-]+`"))
     assert [cells[0] for cells in shown] == [f"{n + 1} `{name}`" for n, name in enumerate(INVARIANTS)]
