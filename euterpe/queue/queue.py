@@ -18,10 +18,11 @@ from euterpe.store.engine.migrations import require_current
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.engine.write_wait import WRITE_WAIT_S
 from euterpe.store.queue_jobs.caller_clock import CallerClock
-from euterpe.store.queue_jobs.claims import QueueIsPaused, Reservations
+from euterpe.store.queue_jobs.claims import QueueIsPaused
+from euterpe.store.queue_jobs.combined_calls import CombinedCalls
 from euterpe.store.queue_jobs.maintenance import FinishedQueueJobs, Maintenance, Pauses
-from euterpe.store.queue_jobs.publishing import NewQueueJob, Publishing
-from euterpe.store.queue_jobs.reports import Lease, Reports
+from euterpe.store.queue_jobs.publishing import NewQueueJob
+from euterpe.store.queue_jobs.reports import AttemptEnd, Lease, Reports
 from euterpe.store.queue_jobs.rows import QueueJobRows
 
 Payload = Mapping[str, Any] | Sequence[Any]
@@ -54,7 +55,8 @@ class Job:
 class Queue:
     """An open database and its queues. Thread-safe. Call `close` at the end, or use a `with` block.
 
-    Each call is one transaction. `now_ms_override` replaces the time of the database within one call.
+    Each call is one transaction, which calls of other threads may share. `now_ms_override` replaces the time
+    of the database within one call.
     """
 
     def __init__(self, url: str, *, clock: Clock | None = None, write_wait_s: float = WRITE_WAIT_S) -> None:
@@ -67,8 +69,8 @@ class Queue:
             self._database.close()
             raise
         rows = QueueJobRows(self._database)
-        self._publishing, self._reservations = Publishing(rows), Reservations(rows)
         self._reports, self._maintenance = Reports(rows), Maintenance(rows)
+        self._calls = CombinedCalls(rows, self._reports, self._clock)
         self._pauses, self._finished = Pauses(self._database), FinishedQueueJobs(self._database)
 
     # -- helpers of the contract
@@ -119,14 +121,12 @@ class Queue:
             group_id=gid or None,
             group_limit=group_limit,
         )
-        with self._clock.at(_checked(now_ms_override)):
-            self._publishing.publish(job)
+        self._calls.publish(job, _checked(now_ms_override))
         return job.job_id
 
     def reserve(self, *, queue: str, now_ms_override: int = 0) -> Job | Paused | None:
         """Claim the job that is due longest; return None if no job is ready."""
-        with self._clock.at(_checked(now_ms_override)):
-            found = self._reservations.reserve(_name(queue))
+        found = self._calls.reserve(_name(queue), _checked(now_ms_override))
         if found is None:
             return None
         if isinstance(found, QueueIsPaused):
@@ -151,8 +151,8 @@ class Queue:
             return self._reports.heartbeat(Lease(_name(queue), job_id, lease_token))
 
     def ack_success(self, *, queue: str, job_id: str, lease_token: str, now_ms_override: int = 0) -> None:
-        with self._clock.at(_checked(now_ms_override)):
-            self._reports.succeed(Lease(_name(queue), job_id, lease_token))
+        end = AttemptEnd(Lease(_name(queue), job_id, lease_token))
+        self._calls.end(end, _checked(now_ms_override))
 
     def ack_fail(
         self,
@@ -164,8 +164,8 @@ class Queue:
         now_ms_override: int = 0,
     ) -> AckFailResult:
         """End the attempt; return `("RETRY", due_ms)`, or `("FAILED", None)` after the last attempt."""
-        with self._clock.at(_checked(now_ms_override)):
-            due_ms = self._reports.fail(Lease(_name(queue), job_id, lease_token), error)
+        end = AttemptEnd(Lease(_name(queue), job_id, lease_token), has_failed=True, error=error)
+        due_ms = self._calls.end(end, _checked(now_ms_override))
         return ("FAILED", None) if due_ms is None else ("RETRY", due_ms)
 
     # -- maintenance, which `consume` does by itself

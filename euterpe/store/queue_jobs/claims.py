@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import QueueJobStatus
 from euterpe.store.checks import check_name
-from euterpe.store.engine.batch_rows import AnySelect
+from euterpe.store.engine.batch_rows import AnyRow, AnySelect
 from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.queue_jobs.rows import QueueJobRows
 from euterpe.store.tables import queue_jobs, queue_pauses
@@ -49,33 +49,27 @@ class QueueIsPaused:
     """The queue is paused: no job is granted."""
 
 
+Reserved = ReservedJob | QueueIsPaused | None
+
+
 class Reservations:
     def __init__(self, rows: QueueJobRows) -> None:
         self._rows, self._database = rows, rows.database
         self._next, self._is_paused = self._next_statement(), _pause_statement()
 
-    def reserve(self, queue: str) -> ReservedJob | QueueIsPaused | None:
-        """Claim the next job; return None if no job is ready."""
+    def reserve(self, queue: str, count: int = 1) -> list[Reserved]:
+        """Claim the next jobs for `count` callers; those for whom no job is ready get None."""
         check_name(queue, "queue")
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
         with self._database.transaction() as connection:
-            row = connection.execute(self._next, {"queue": queue, "limit": 1}).first()
-            if row is None:
-                is_paused = connection.execute(self._is_paused, {"queue": queue}).first() is not None
-                return QueueIsPaused() if is_paused else None
-            fence = Fence(row.queue_job_id, row.claim_version, QueueJobStatus.QUEUED)
-            claim = Transition.claim(fence, QueueJobStatus.CLAIMED, worker_id=token, lease_ms=row.timeout_ms)
-            (held,) = self._rows.apply(connection, [claim])
-        return ReservedJob(
-            row.job_id,
-            row.payload,
-            held.lease_expires_at,
-            held.attempt_count,
-            row.max_attempts,
-            row.timeout_ms,
-            row.group_id,
-            token,
-        )
+            found = connection.execute(self._next, {"queue": queue, "limit": count}).all()
+            tokens = {row.queue_job_id: secrets.token_urlsafe(_TOKEN_BYTES) for row in found}
+            claims = [_claim(row, tokens[row.queue_job_id]) for row in found]
+            held = {row.queue_job_id: row for row in self._rows.apply(connection, claims)}
+            nothing: Reserved = None
+            if len(found) < count and connection.execute(self._is_paused, {"queue": queue}).first():
+                nothing = QueueIsPaused()
+        jobs = [_reserved(row, held[row.queue_job_id], tokens[row.queue_job_id]) for row in found]
+        return [*jobs, *[nothing] * (count - len(jobs))]
 
     def _next_statement(self) -> AnySelect:
         # The condition names no column of the job, so it is evaluated once. With a correlated one, Postgres
@@ -83,6 +77,26 @@ class Reservations:
         is_paused = sa.exists().where(queue_pauses.c.queue == sa.bindparam("queue"))
         ready = self._rows.leased.ready(_CLAIMED, _job.queue == sa.bindparam("queue"), ~is_paused)
         return ready.with_hint(queue_jobs, "INDEXED BY queue_jobs_ready", "sqlite")
+
+
+def _claim(row: AnyRow, token: str) -> Transition:
+    fence = Fence(row.queue_job_id, row.claim_version, QueueJobStatus.QUEUED)
+    return Transition.claim(
+        fence, QueueJobStatus.CLAIMED, worker_id=token, lease_ms=row.timeout_ms, owners_differ=True
+    )
+
+
+def _reserved(row: AnyRow, held: AnyRow, token: str) -> ReservedJob:
+    return ReservedJob(
+        row.job_id,
+        row.payload,
+        held.lease_expires_at,
+        held.attempt_count,
+        row.max_attempts,
+        row.timeout_ms,
+        row.group_id,
+        token,
+    )
 
 
 def _pause_statement() -> AnySelect:

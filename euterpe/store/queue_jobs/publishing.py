@@ -1,6 +1,9 @@
 """Publish queue jobs. A job_id that its queue knows already is the same job, which stays as it is."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -48,9 +51,13 @@ class NewQueueJob:
         check_count(self.due_ms, "due_ms", 0, _MAX_TIME_MS)
         check_count(self.group_limit, "group_limit", 0, MAX_RUNNING)
 
-    def row(self) -> dict[str, object]:
+    @property
+    def key(self) -> str:
+        return queue_job_id(self.queue, self.job_id)
+
+    def row(self) -> dict[str, Any]:
         return {
-            "queue_job_id": queue_job_id(self.queue, self.job_id),
+            "queue_job_id": self.key,
             "place": new_id(),
             **{name: getattr(self, name) for name in ("queue", "job_id", "group_id", "payload", *_NUMBERS)},
             "due_ms": self.due_ms,
@@ -62,22 +69,27 @@ class Publishing:
         self._rows, self._database = rows, rows.database
         self._insert = self._insert_statement()
 
-    def publish(self, job: NewQueueJob) -> bool:
-        """Insert the job; return False if its queue has a job with this id already."""
-        job.check()
+    def publish(self, jobs: Sequence[NewQueueJob]) -> list[bool]:
+        """Insert the jobs; return False for each job whose id its queue knows already."""
+        # Places ascend in the order of the jobs, and rows are inserted in the order of their keys, so that
+        # two batches that share keys cannot deadlock.
+        rows = sorted((job.row() for job in jobs), key=itemgetter("queue_job_id"))
         with self._database.transaction() as connection:
-            (inserted,) = connection.execute(self._insert, as_parameter([job.row()])).all() or (None,)
-            if inserted is None:
-                return False
-            if job.group_id is not None:
-                # The job comes before its group, which is the lock order of `groups.py`.
-                group = QueueGroup(job.queue, job.group_id)
-                self._rows.groups.register(connection, {group: job.group_limit or 1})
-            if inserted.lane == Lane.BLOCKED:
-                self._rows.admit(connection, [inserted], locked=True)
-            elif inserted.lane == Lane.READY:
+            inserted = {row.queue_job_id: row for row in connection.execute(self._insert, as_parameter(rows))}
+            # The jobs come before their groups, which is the lock order of `groups.py`.
+            self._register(connection, [job for job in jobs if job.key in inserted])
+            blocked = [row for row in inserted.values() if row.lane == Lane.BLOCKED]
+            self._rows.admit(connection, blocked, locked=True)
+            if any(row.lane == Lane.READY for row in inserted.values()):
                 self._database.announce(connection, Topic.QUEUE_JOBS)
-        return True
+        return [inserted.pop(job.key, None) is not None for job in jobs]
+
+    def _register(self, connection: sa.Connection, jobs: Iterable[NewQueueJob]) -> None:
+        limits: dict[QueueGroup, int] = {}
+        for job in jobs:
+            if job.group_id is not None:
+                limits.setdefault(QueueGroup(job.queue, job.group_id), job.group_limit or 1)
+        self._rows.groups.register(connection, limits)
 
     def _insert_statement(self) -> sa.Executable:
         now = self._database.now

@@ -5,6 +5,7 @@ lock: if the lease is reaped between the read and the write, the fence fails and
 """
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 from euterpe.domain.states import Lane, QueueJobStatus, lane_when_queued
 from euterpe.domain.text import to_storable
 from euterpe.store.checks import check_name
-from euterpe.store.engine.batch_rows import AnyRow, AnySelect
+from euterpe.store.engine.batch_rows import TEXT, AnyRow, AnySelect, Rows, as_parameter
 from euterpe.store.errors import NotActive, TokenMismatch
 from euterpe.store.queue.leases import Extension
 from euterpe.store.queue.transition import Fence, Transition
@@ -31,9 +32,28 @@ class Lease:
     job_id: str
     token: str
 
+    def check(self) -> None:
+        """Raise InvalidSpec unless every value is valid."""
+        for value, field in ((self.queue, "queue"), (self.job_id, "job_id"), (self.token, "lease_token")):
+            check_name(value, field)
+
     @property
     def key(self) -> str:
         return queue_job_id(self.queue, self.job_id)
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """The end of an attempt: a success, or a failure with its error."""
+
+    lease: Lease
+    has_failed: bool = False
+    error: str | None = None
+
+    def transition(self, row: AnyRow) -> Transition:
+        if self.has_failed:
+            return after_failure(row, self.error)
+        return Transition.finish(_fence(row), QueueJobStatus.SUCCEEDED, Lane.REST)
 
 
 class Reports:
@@ -46,49 +66,62 @@ class Reports:
 
         An expired lease that was not reaped is extended, too: nobody else has owned the job since.
         """
+        lease.check()
         with self._database.transaction() as connection:
-            row = self._owned(connection, lease)
+            row = connection.execute(self._read, as_parameter([{"key": lease.key}])).first()
+            row = _owned(row, lease)
             extension = Extension(lease.key, row.claim_version, row.timeout_ms)
             beaten = self._rows.leased.heartbeat(connection, [extension], revive=True)
             if not beaten:
-                self._refuse(connection, lease)
+                raise self._reason(connection, lease)
             return int(beaten[0].lease_expires_at)
 
-    def succeed(self, lease: Lease) -> None:
-        """End the job."""
+    def end(self, ends: Sequence[AttemptEnd]) -> list[int | Exception | None]:
+        """End attempts; return for each the time of the next attempt, or None if the job has ended.
+
+        An exception is the answer to an owner that has lost its lease.
+        """
         with self._database.transaction() as connection:
-            row = self._owned(connection, lease)
-            self._end(connection, lease, Transition.finish(_fence(row), QueueJobStatus.SUCCEEDED, Lane.REST))
+            keys = as_parameter({"key": key} for key in sorted({end.lease.key for end in ends}))
+            rows = {row.queue_job_id: row for row in connection.execute(self._read, keys)}
+            answers: dict[int, int | Exception | None] = {}
+            transitions: dict[int, Transition] = {}
+            for number, end in enumerate(ends):
+                # A second report of the same owner finds no owner any more.
+                row = rows.pop(end.lease.key, None)
+                try:
+                    transitions[number] = end.transition(_owned(row, end.lease))
+                except (NotActive, TokenMismatch) as lost:
+                    answers[number] = lost
+                    if row is not None:
+                        rows[end.lease.key] = row
+            written = {row.queue_job_id: row for row in self._rows.apply(connection, [*transitions.values()])}
+            for number, one in transitions.items():
+                row = written.get(one.key)
+                if row is None:
+                    answers[number] = self._reason(connection, ends[number].lease)
+                else:
+                    answers[number] = None if one.lane is Lane.REST else int(row.available_at)
+        return [answers[number] for number in range(len(ends))]
 
-    def fail(self, lease: Lease, error: str | None) -> int | None:
-        """End the attempt; return the time of the next attempt, or None if all attempts are used up."""
-        with self._database.transaction() as connection:
-            row = self._owned(connection, lease)
-            written = self._end(connection, lease, after_failure(row, error))
-            return None if row.attempt_count >= row.max_attempts else int(written.available_at)
-
-    def _end(self, connection: sa.Connection, lease: Lease, end: Transition) -> AnyRow:
-        written = self._rows.apply(connection, [end])
-        if not written:
-            self._refuse(connection, lease)
-        return written[0]
-
-    def _owned(self, connection: sa.Connection, lease: Lease) -> AnyRow:
-        """Return the row of the job; raise unless this lease owns the job."""
-        for value, field in ((lease.queue, "queue"), (lease.job_id, "job_id"), (lease.token, "lease_token")):
-            check_name(value, field)
-        row = connection.execute(self._read, {"key": lease.key}).first()
-        if row is None or row.worker_id is None:
-            raise NotActive(lease.queue, lease.job_id)
-        if not hmac.compare_digest(row.worker_id.encode(), lease.token.encode()):
-            raise TokenMismatch(lease.queue, lease.job_id)
-        return row
-
-    def _refuse(self, connection: sa.Connection, lease: Lease) -> None:
-        """Raise the error of a lease that was lost since the row was read."""
-        self._owned(connection, lease)
+    def _reason(self, connection: sa.Connection, lease: Lease) -> Exception:
+        """Return the error of a lease that was lost since the row was read."""
+        row = connection.execute(self._read, as_parameter([{"key": lease.key}])).first()
+        try:
+            _owned(row, lease)
+        except (NotActive, TokenMismatch) as lost:
+            return lost
         # The same token cannot own the row again, because each claim has a new token.
+        return NotActive(lease.queue, lease.job_id)
+
+
+def _owned(row: AnyRow | None, lease: Lease) -> AnyRow:
+    """Return the row of the job; raise unless this lease owns the job."""
+    if row is None or row.worker_id is None:
         raise NotActive(lease.queue, lease.job_id)
+    if not hmac.compare_digest(row.worker_id.encode(), lease.token.encode()):
+        raise TokenMismatch(lease.queue, lease.job_id)
+    return row
 
 
 def after_failure(row: AnyRow, error: str | None) -> Transition:
@@ -117,5 +150,5 @@ FAILURE_COLUMNS = (
 
 def _read_statement() -> AnySelect:
     return sa.select(*FAILURE_COLUMNS, _job.worker_id, _job.timeout_ms).where(
-        _job.queue_job_id == sa.bindparam("key")
+        _job.queue_job_id.in_(sa.select(Rows({"key": TEXT})["key"]))
     )
