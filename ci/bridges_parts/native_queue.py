@@ -39,8 +39,8 @@ TITLE = "The queue library and OmniQ"
 METHOD = (
     "A program publishes jobs, and then reserves and acks each of them, with the same keyword calls on both "
     "sides. *Bare* is OmniQ's client 4.0.0 with `appendonly yes` and `appendfsync always`, so that an "
-    "answered call survives a power loss on both sides. A life is publish, reserve and ack_success. Figures "
-    "are medians of three rounds; the two sides take turns."
+    "answered publish and ack survive a power loss on both sides; our reserve does not wait for the disk. A "
+    "life is publish, reserve and ack_success. Figures are medians of three rounds; the sides take turns."
 )
 
 

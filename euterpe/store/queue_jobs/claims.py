@@ -60,7 +60,9 @@ class Reservations:
     def reserve(self, queue: str, count: int = 1) -> list[Reserved]:
         """Claim the next jobs for `count` callers; those for whom no job is ready get None."""
         check_name(queue, "queue")
-        with self._database.transaction() as connection:
+        # A claim that a power loss undoes has no other effect: the job is ready again, and its token is void.
+        # An ack that waits for the disk keeps the claim before it, too.
+        with self._database.transaction(durable=False) as connection:
             found = connection.execute(self._next, {"queue": queue, "limit": count}).all()
             tokens = {row.queue_job_id: secrets.token_urlsafe(_TOKEN_BYTES) for row in found}
             claims = [_claim(row, tokens[row.queue_job_id]) for row in found]

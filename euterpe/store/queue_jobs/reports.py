@@ -67,7 +67,7 @@ class Reports:
         An expired lease that was not reaped is extended, too: nobody else has owned the job since.
         """
         lease.check()
-        with self._database.transaction() as connection:
+        with self._database.transaction(durable=False) as connection:  # as in `Reservations.reserve`
             row = connection.execute(self._read, as_parameter([{"key": lease.key}])).first()
             row = _owned(row, lease)
             extension = Extension(lease.key, row.claim_version, row.timeout_ms)
