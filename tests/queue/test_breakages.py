@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -51,3 +52,16 @@ def test_the_suite_notices_a_group_whose_next_job_is_forgotten(
     monkeypatch.setattr(Groups, "next_in_line", lambda *_, **__: ())
     with Queue(url, clock=clock) as queue, pytest.raises(NOTICED):
         test_groups.test_every_end_of_an_attempt_makes_room(Caller(queue, url), clock)
+
+
+def test_the_suite_notices_a_group_that_is_counted_without_its_lock(
+    servers: Callable[[str], Engine], clock: SettableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = Groups.next_in_line
+
+    def without_lock(self: Groups, *arguments: Any, **_: Any) -> Any:
+        return count(self, *arguments, locked=True)
+
+    monkeypatch.setattr(Groups, "next_in_line", without_lock)
+    with servers("postgres").fresh() as url, pytest.raises(AssertionError):
+        test_groups.check_admission_waits(url, clock)

@@ -1,6 +1,12 @@
 """Groups of queue jobs: first in, first out, within a limit, beside the jobs without a group."""
 
-from euterpe.queue import Job
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.queue import Job, Queue
+from euterpe.store.engine.database import Database
 from tests.clock import SettableClock
 from tests.queue.conftest import NAME, Caller, lease
 
@@ -88,3 +94,42 @@ def test_groups_of_two_queues_are_two_groups(caller: Caller) -> None:
     caller.queue.publish(queue="other", payload={}, gid="g")
     assert caller.job().job_id == "1"
     assert isinstance(caller.queue.reserve(queue="other"), Job)
+
+
+def check_admission_waits(url: str, clock: SettableClock) -> None:
+    """End one job of a group while another is being reserved. Then the third job has room.
+
+    The end must count the jobs after the reserve has committed: before, it would take the reserved job for a
+    waiting one, and would leave the third job blocked for ever.
+    """
+    with Queue(url, clock=clock) as reserving, Queue(url, clock=clock) as ending:
+        ids = [reserving.publish(queue=NAME, payload={}, gid="g", group_limit=2) for _ in range(3)]
+        first = reserving.reserve(queue=NAME)
+        assert isinstance(first, Job)
+        threads: list[threading.Thread] = []
+
+        def end_meanwhile(_: sa.Connection) -> None:
+            if threads:
+                return
+            threads.append(threading.Thread(target=lambda: ending.ack_success(**lease(first))))
+            threads[0].start()
+            while threads[0].is_alive() and not waits_for_lock(ending._database):
+                pass
+
+        sa.event.listen(reserving._database._relaxed, "commit", end_meanwhile)
+        second = reserving.reserve(queue=NAME)
+        threads[0].join()
+        third = reserving.reserve(queue=NAME)
+        assert isinstance(second, Job)
+        assert isinstance(third, Job)
+        assert [first.job_id, second.job_id, third.job_id] == ids
+
+
+def waits_for_lock(database: Database) -> bool:
+    with database.snapshot() as connection:
+        return bool(connection.execute(sa.text("SELECT 1 FROM pg_locks WHERE NOT granted")).first())
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_an_end_that_meets_a_reserve_of_its_group_admits_the_next_job(url: str, clock: SettableClock) -> None:
+    check_admission_waits(url, clock)
