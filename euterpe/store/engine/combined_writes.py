@@ -18,9 +18,12 @@ class _Entry(Generic[T, R]):
     def __init__(self, item: T) -> None:
         self.item, self.is_written = item, False
         self.answer: R | Exception | None = None
+        # Set when the item is written, and when its caller is to write the next batch.
+        self.wake = threading.Event()
 
     def settle(self, answer: R | Exception) -> None:
         self.answer, self.is_written = answer, True
+        self.wake.set()
 
 
 class CombinedWrites(Generic[T, R]):
@@ -39,23 +42,47 @@ class CombinedWrites(Generic[T, R]):
     ) -> None:
         self._flush, self._share, self._max_batch = flush, share, max_batch
         self._waiting: list[_Entry[T, R]] = []
-        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._lock, self._is_writing = threading.Lock(), False
 
     def write(self, item: T) -> R:
         """Return the item's result, after the commit of its batch."""
         entry: _Entry[T, R] = _Entry(item)
         with self._lock:
             self._waiting.append(entry)
-        while not entry.is_written:
-            with self._turn:
-                if not entry.is_written:
-                    self._write(self._take())
+            if not self._is_writing:
+                self._is_writing = True
+                entry.wake.set()
+        self._wait(entry)
+        if not entry.is_written:
+            try:
+                self._write(self._take())
+            finally:
+                with self._lock:
+                    self._appoint()
         if isinstance(entry.answer, Exception):
             raise entry.answer
         return entry.answer  # type: ignore[return-value]  # an entry that is written has its answer
 
+    def _wait(self, entry: _Entry[T, R]) -> None:
+        try:
+            entry.wake.wait()
+        except BaseException:
+            # This caller was interrupted. Withdraw its item, unless another caller is writing the item now.
+            with self._lock:
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                    if entry.wake.is_set():
+                        self._appoint()
+            raise
+
+    def _appoint(self) -> None:
+        """Let the caller that has waited longest write the next batch. Call this with the lock."""
+        self._is_writing = bool(self._waiting)
+        if self._waiting:
+            self._waiting[0].wake.set()
+
     def _take(self) -> list[_Entry[T, R]]:
-        """Take the first entry and those behind it that may share its batch."""
+        """Take the first entry, which is this caller's, and those behind it that may share its batch."""
         with self._lock:
             kind = self._share(self._waiting[0].item)
             taken = [entry for entry in self._waiting if self._share(entry.item) == kind][: self._max_batch]
