@@ -22,7 +22,14 @@ from euterpe.domain.documents import (
 )
 from euterpe.domain.json_schema import object_schema
 from euterpe.domain.retry import DeliverySchedule
-from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, OutboxStatus
+from euterpe.domain.states import (
+    JOB_TRANSITIONS,
+    OUTBOX_TRANSITIONS,
+    QUEUE_JOB_TRANSITIONS,
+    JobStatus,
+    OutboxStatus,
+    QueueJobStatus,
+)
 from euterpe.domain.units import format_duration, format_seconds
 from euterpe.settings import Settings
 
@@ -83,6 +90,7 @@ def retries(max_attempts: int) -> str:
 _GENERATED: Mapping[str, Callable[[], str]] = {
     "jobs": lambda: diagram(JOB_TRANSITIONS, [JobStatus.QUEUED]),
     "events": lambda: diagram(OUTBOX_TRANSITIONS, [OutboxStatus.PENDING, OutboxStatus.SKIPPED]),
+    "queue_jobs": lambda: diagram(QUEUE_JOB_TRANSITIONS, [QueueJobStatus.QUEUED]),
     "status": lambda: fields_table(StatusDocument),
     "outputs": lambda: fields_table(OutputDocument),
     "renditions": lambda: fields_table(RenditionDocument),

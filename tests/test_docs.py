@@ -155,11 +155,12 @@ def _commands(lines: Iterable[str]) -> list[list[str]]:
 def test_generated_text_is_what_the_generator_writes() -> None:
     for page in diagrams.PAGES:
         assert page.read_text() == diagrams.rewritten(page.read_text()), "run ci/diagrams"
-    assert len(blocks(diagrams.PAGE, "mermaid")) == 2
+    assert len(blocks(diagrams.PAGE, "mermaid")) == 3
 
 
 @pytest.mark.parametrize(
-    ("table", "migration", "column"), [("inbox", "0005_fair_share", 1), ("outbox", "0001_core", 2)]
+    ("table", "migration", "column"),
+    [("inbox", "0005_fair_share", 1), ("outbox", "0001_core", 2), ("queue_jobs", "0013_queue_jobs", 3)],
 )
 def test_the_table_of_lanes_is_that_of_the_migrations(table: str, migration: str, column: int) -> None:
     sql = (ROOT / "migrations_pg" / f"{migration}.sql").read_text()
@@ -325,6 +326,14 @@ def test_the_contract_page_has_every_line_and_proves_each(number: int) -> None:
     for name, _, provided, proved in lines:
         assert provided, name
         assert _TEST.search(proved), f"{name} names no test"
+
+
+def test_the_contract_of_the_queue_has_every_line_and_proves_each() -> None:
+    for number in range(1, 8):
+        lines = list(rows(ROOT / "docs" / "contract-queue.md", rf"{number}\.\d+"))
+        assert [cells[0] for cells in lines] == [f"{number}.{line + 1}" for line in range(len(lines))]
+        assert lines
+        assert all(provided and _TEST.search(proved) for _, _, provided, proved in lines)
 
 
 def test_every_invariant_that_concerns_data_is_guaranteed() -> None:

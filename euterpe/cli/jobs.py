@@ -211,7 +211,7 @@ def prune(
     older_than: Annotated[str, typer.Option(help="How long ago a job must have ended: 90s, 12h, 30d.")],
     as_json: AsJson = False,
 ) -> None:
-    """Remove finished jobs with their events and attempts.
+    """Remove finished jobs with their events and attempts, and finished queue jobs.
 
     After that, the API answers 410 for the ids of these jobs.
     """
@@ -221,6 +221,16 @@ def prune(
         for done in store.prune.run(age_ms):  # noqa: B007  the last result is the total
             pass
     if as_json:
-        json_document({"jobs": done.jobs, "idempotency_keys": done.keys, "groups": done.groups})
+        json_document(
+            {
+                "jobs": done.jobs,
+                "idempotency_keys": done.keys,
+                "groups": done.groups,
+                "queue_jobs": done.queue_jobs,
+            }
+        )
         return
-    out(f"removed {done.jobs} jobs, {done.keys} expired idempotency keys and {done.groups} idle groups")
+    out(
+        f"removed {done.jobs} jobs, {done.queue_jobs} queue jobs, {done.keys} expired idempotency keys "
+        f"and {done.groups} idle groups"
+    )

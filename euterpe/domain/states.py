@@ -1,7 +1,7 @@
-"""The two state machines: the allowed status transitions of jobs and of outbox events.
+"""The three state machines: the allowed status transitions of jobs, of outbox events and of queue jobs.
 
-`JOB_TRANSITIONS` and `OUTBOX_TRANSITIONS` are authoritative: tests compare the triggers of both databases and
-the diagram in `docs/states.md` with these two tables.
+`JOB_TRANSITIONS`, `OUTBOX_TRANSITIONS` and `QUEUE_JOB_TRANSITIONS` are authoritative: tests compare the
+triggers of both databases and the diagrams in `docs/states.md` with these three tables.
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,15 @@ class OutboxStatus(StrEnum):
     DELIVERED = "delivered"
     DEAD_LETTER = "dead_letter"
     SKIPPED = "skipped"
+
+
+class QueueJobStatus(StrEnum):
+    """The status of a job of the queue library (`euterpe.queue`)."""
+
+    QUEUED = "queued"
+    CLAIMED = "claimed"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
 
 
 class Lane(StrEnum):
@@ -69,6 +78,15 @@ OUTBOX_TRANSITIONS: Mapping[OutboxStatus, frozenset[OutboxStatus]] = {
     OutboxStatus.SKIPPED: frozenset(),
 }
 
+QUEUE_JOB_TRANSITIONS: Mapping[QueueJobStatus, frozenset[QueueJobStatus]] = {
+    QueueJobStatus.QUEUED: frozenset({QueueJobStatus.CLAIMED}),
+    QueueJobStatus.CLAIMED: frozenset(
+        {QueueJobStatus.QUEUED, QueueJobStatus.SUCCEEDED, QueueJobStatus.FAILED}
+    ),
+    QueueJobStatus.SUCCEEDED: frozenset(),
+    QueueJobStatus.FAILED: frozenset(),
+}
+
 
 def check_job_transition(source: str, target: str) -> None:
     if target not in JOB_TRANSITIONS[JobStatus(source)]:
@@ -77,6 +95,11 @@ def check_job_transition(source: str, target: str) -> None:
 
 def check_outbox_transition(source: str, target: str) -> None:
     if target not in OUTBOX_TRANSITIONS[OutboxStatus(source)]:
+        raise InvalidTransition(source, target)
+
+
+def check_queue_job_transition(source: str, target: str) -> None:
+    if target not in QUEUE_JOB_TRANSITIONS[QueueJobStatus(source)]:
         raise InvalidTransition(source, target)
 
 

@@ -65,6 +65,29 @@ class DuplicateSource(StoreError):
         )
 
 
+class NotActive(StoreError, RuntimeError):
+    """Nobody owns the queue job: it waits, has ended, or does not exist.
+
+    A RuntimeError, as in OmniQ's client.
+    """
+
+    code = "not_active"
+
+    def __init__(self, queue: str, job_id: str) -> None:
+        super().__init__(f"NOT_ACTIVE: nobody owns the job {job_id!r} of the queue {queue!r}; stop the work")
+
+
+class TokenMismatch(StoreError, RuntimeError):
+    """Another claim owns the queue job. A RuntimeError, as in OmniQ's client."""
+
+    code = "token_mismatch"
+
+    def __init__(self, queue: str, job_id: str) -> None:
+        super().__init__(
+            f"TOKEN_MISMATCH: another claim owns the job {job_id!r} of the queue {queue!r}; stop the work"
+        )
+
+
 class Unauthorized(StoreError):
     code = "unauthorized"
 

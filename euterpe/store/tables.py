@@ -164,6 +164,40 @@ job_groups = Table(
     Column("max_running", BigInteger, nullable=False),
 )
 
+queue_jobs = Table(
+    "queue_jobs",
+    metadata,
+    Column("queue_job_id", Text, primary_key=True),
+    Column("queue", Text, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    *_leased(),
+    Column("group_id", Text),
+    Column("place", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("timeout_ms", BigInteger, nullable=False),
+    Column("max_attempts", BigInteger, nullable=False),
+    Column("backoff_ms", BigInteger, nullable=False),
+    Column("last_error", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+)
+
+queue_groups = Table(
+    "queue_groups",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("group_id", Text, primary_key=True),
+    Column("max_running", BigInteger, nullable=False),
+)
+
+queue_pauses = Table(
+    "queue_pauses",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("paused_at", BigInteger, nullable=False),
+)
+
 fair_shares = Table(
     "fair_shares",
     metadata,

@@ -11,8 +11,10 @@ from euterpe.domain.states import (
     JobStatus,
     Lane,
     OutboxStatus,
+    QueueJobStatus,
     check_job_transition,
     check_outbox_transition,
+    check_queue_job_transition,
     check_retry_budget,
     lane_when_queued,
 )
@@ -61,6 +63,16 @@ def test_a_skipped_event_stays_skipped() -> None:
         if target not in OUTBOX_TRANSITIONS[source]:
             with pytest.raises(InvalidTransition):
                 check_outbox_transition(source, target)
+
+
+def test_a_queue_job_ends_once_and_waits_again_only_after_a_claim() -> None:
+    allowed = {("queued", "claimed"), ("claimed", "queued"), ("claimed", "succeeded"), ("claimed", "failed")}
+    for source, target in itertools.product(QueueJobStatus, QueueJobStatus):
+        if (source, target) in allowed:
+            check_queue_job_transition(source, target)
+        else:
+            with pytest.raises(InvalidTransition, match=f"{source} -> {target}"):
+                check_queue_job_transition(source, target)
 
 
 def test_a_retry_needs_budget() -> None:

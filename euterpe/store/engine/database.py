@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.engine.clock import Clock, DatabaseClock
-from euterpe.store.engine.engines import READ_ONLY, EngineKind, Engines, open_engines
+from euterpe.store.engine.engines import READ_ONLY, EngineKind, Engines, open_engines, relaxed
 from euterpe.store.engine.outage import OutageWatch
 from euterpe.store.engine.wakeup import Listener, Topic, announcer, listen
 from euterpe.store.engine.write_wait import WRITE_WAIT_S, FifoLock, deadline_after, write_deadline
@@ -37,6 +37,7 @@ class Database:
         self.write_wait_s = write_wait_s
         self.outage = outage or OutageWatch(least_s=_OUTAGE_S)
         self.engines: Engines = open_engines(url)
+        self._relaxed = relaxed(self.engines)
         self.clock: Clock = clock or DatabaseClock()
         self._announcer = announcer(self.engines)
         self._turn = nullcontext if self.engines.locks_rows else FifoLock().turn
@@ -47,15 +48,20 @@ class Database:
         return self.engines.kind
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
-        """Run the block in a write transaction. With its commit, send the wake-ups that were announced."""
+    def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+        """Run the block in a write transaction. With its commit, send the wake-ups that were announced.
+
+        Without `durable` the commit does not wait for the disk: until the next durable commit, a power loss
+        may undo it. The death of a process undoes nothing.
+        """
         topics: set[Topic] = set()
+        engine = self.engines.write if durable else self._relaxed
         with (
             self._watched(),
             _typed_errors(),
             write_deadline(deadline_after(self.write_wait_s)),
             self._turn(),
-            self.engines.write.begin() as connection,
+            engine.begin() as connection,
         ):
             connection.info["topics"] = topics
             yield connection

@@ -147,9 +147,29 @@ def _sqlite(url: sa.URL) -> Engines:
     for engine in (write, read):
         event.listen(engine, "connect", lambda _, record: record.info.update(file=_identity(url)))
         event.listen(engine, "begin", lambda connection: _refuse_another_file(connection, url))
+    event.listen(write, "begin", _set_durability)
     event.listen(write, "begin", _begin_when_free)
     event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return Engines(EngineKind.SQLITE, write, read)
+
+
+def relaxed(engines: Engines) -> sa.Engine:
+    """Return an engine on the pool for writing, whose commits do not wait for the disk.
+
+    A libSQL server decides by itself when it waits for its disk.
+    """
+    engine = engines.write.execution_options(is_relaxed=True)
+    if engines.kind is EngineKind.POSTGRES:
+        event.listen(engine, "begin", lambda c: c.exec_driver_sql("SET LOCAL synchronous_commit = off"))
+    return engine
+
+
+def _set_durability(connection: sa.Connection) -> None:
+    """Set whether this transaction's commit waits for the disk, if the connection has the other setting."""
+    is_relaxed = bool(connection.get_execution_options().get("is_relaxed"))
+    if is_relaxed is not connection.info.get("is_relaxed", False):
+        connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if is_relaxed else 'FULL'}")
+        connection.info["is_relaxed"] = is_relaxed
 
 
 def _identity(url: sa.URL) -> tuple[int, int] | None:

@@ -80,6 +80,7 @@ DEFAULT_TIMINGS = WakeupTimings()
 class Topic(StrEnum):
     INBOX = "euterpe_inbox"
     OUTBOX = "euterpe_outbox"
+    QUEUE_JOBS = "euterpe_queue_jobs"
 
 
 class Listener(Protocol):

@@ -4,7 +4,7 @@ Idempotency keys stay until they expire, so a repeated request still gets the re
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
@@ -14,6 +14,7 @@ from euterpe.store.engine.database import Database
 from euterpe.store.queue.enqueue import Enqueue
 from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.lanes import lane_is
+from euterpe.store.queue_jobs.maintenance import FinishedQueueJobs
 from euterpe.store.tables import (
     inbox_jobs,
     job_attempts,
@@ -39,13 +40,15 @@ class PruneResult:
     jobs: int = 0
     keys: int = 0
     groups: int = 0
+    queue_jobs: int = 0
 
 
 class Pruner:
-    """Delete old finished jobs, expired idempotency keys, and idle groups and shares."""
+    """Delete old finished jobs, expired idempotency keys, idle groups and shares, and finished queue jobs."""
 
     def __init__(self, database: Database, enqueue: Enqueue, admission: Admission) -> None:
         self._database, self._enqueue, self._admission = database, enqueue, admission
+        self._queue_jobs = FinishedQueueJobs(database)
         # Do not prune a job with an event that is still to be delivered.
         has_open_events = sa.exists().where(
             _event.job_id == _job.job_id, _event.lane != sa.literal_column(f"'{Lane.REST}'")
@@ -67,7 +70,7 @@ class Pruner:
         )
 
     def run(self, older_than_ms: int, *, batch: int = _BATCH) -> Iterator[PruneResult]:
-        """Prune in batches; after each batch of jobs, keys or groups, yield the totals so far.
+        """Prune in batches; after each batch of jobs, keys, groups or queue jobs, yield the totals so far.
 
         A batch has at most `batch` rows, or 1,000 rows if it deletes idempotency keys. The caller may stop at
         any time. A later run prunes the rest.
@@ -75,13 +78,19 @@ class Pruner:
         done, after = PruneResult(), ""
         while removed := self._prune_jobs(after, older_than_ms, batch):
             after, jobs = removed
-            done = PruneResult(done.jobs + jobs, done.keys, done.groups)
+            done = replace(done, jobs=done.jobs + jobs)
             yield done
         while keys := self._enqueue.forget_expired():
-            done = PruneResult(done.jobs, done.keys + keys, done.groups)
+            done = replace(done, keys=done.keys + keys)
             yield done
         while groups := self._forget_groups(batch):
-            done = PruneResult(done.jobs, done.keys, done.groups + groups)
+            done = replace(done, groups=done.groups + groups)
+            yield done
+        while removed_jobs := self._queue_jobs.forget(older_than_ms, batch):
+            done = replace(done, queue_jobs=done.queue_jobs + removed_jobs)
+            yield done
+        while groups := self._queue_jobs.forget_groups(batch):
+            done = replace(done, groups=done.groups + groups)
             yield done
         while self._forget_shares(batch):
             pass

@@ -98,10 +98,10 @@ class LeasedTable:
         """Return the query for the next `:limit` rows to claim, without rows locked by other transactions."""
         return self._pick(columns, Lane.READY, *where, order=self._order)
 
-    def expired(self, columns: Iterable[AnyColumn]) -> AnySelect:
+    def expired(self, columns: Iterable[AnyColumn], *where: sa.ColumnElement[bool]) -> AnySelect:
         """Return the query for `:limit` rows whose lease has expired."""
         has_expired = self.table.c.lease_expires_at < self._database.now
-        expired = self._pick(columns, Lane.LEASED, has_expired, order=[self.key])
+        expired = self._pick(columns, Lane.LEASED, has_expired, *where, order=[self.key])
         # Name the index: after an ANALYZE that saw no leased row, SQLite would scan all jobs in the order of
         # their keys, which takes 119 ms per million jobs.
         return expired.with_hint(self.table, f"INDEXED BY {self._leased_index}", "sqlite")

@@ -160,3 +160,25 @@ def test_the_api_answers_and_logs_no_row(strict: str, ring: LocalKeyRing) -> Non
     (line,) = [line for line in logged if line["event"] == "request_failed"]
     assert "violates check constraint" in line["traceback"]
     assert CANARY not in answer.text + str(logged)
+
+
+@pytest.mark.parametrize(
+    ("engine", "question", "relaxed", "durable"),
+    [("sqlite", "PRAGMA synchronous", 1, 2), ("postgres", "SHOW synchronous_commit", "off", "on")],
+    indirect=["engine"],
+)
+def test_only_a_transaction_that_need_not_be_durable_does_not_wait_for_the_disk(
+    url: str, question: str, relaxed: object, durable: object
+) -> None:
+    database = Database(url)
+
+    def setting(**options: bool) -> object:
+        with database.transaction(**options) as connection:
+            return connection.exec_driver_sql(question).scalar_one()
+
+    shown = [setting(), setting(durable=False), setting(durable=False), setting()]
+    with pytest.raises(StoreError), database.transaction(durable=False) as connection:
+        connection.exec_driver_sql("no SQL")
+    shown.append(setting())
+    assert shown == [durable, relaxed, relaxed, durable, durable]
+    database.close()

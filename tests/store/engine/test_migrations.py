@@ -10,7 +10,14 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
-from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, Lane, OutboxStatus
+from euterpe.domain.states import (
+    JOB_TRANSITIONS,
+    OUTBOX_TRANSITIONS,
+    QUEUE_JOB_TRANSITIONS,
+    JobStatus,
+    Lane,
+    OutboxStatus,
+)
 from euterpe.store.engine import migrations
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
@@ -117,8 +124,10 @@ def test_the_table_that_sqlite_rebuilds_has_the_checks_of_the_one_that_postgres_
 @pytest.mark.parametrize("folder", FILES.values(), ids=FILES)
 def test_the_triggers_know_exactly_the_edges_of_the_program(folder: Path) -> None:
     inbox, outbox = edges((folder / "0001_core.sql").read_text())
+    (queue_job,) = edges((folder / "0013_queue_jobs.sql").read_text())
     assert inbox == {source: targets for source, targets in JOB_TRANSITIONS.items() if targets}
     assert outbox == {source: targets for source, targets in OUTBOX_TRANSITIONS.items() if targets}
+    assert queue_job == {source: targets for source, targets in QUEUE_JOB_TRANSITIONS.items() if targets}
 
 
 def test_the_checks_name_every_status_and_lane() -> None:

@@ -1,0 +1,226 @@
+"""A consumer: it reserves jobs of one queue, runs the handler, and keeps the lease meanwhile."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import structlog
+
+from euterpe.runtime.retry import jittered, retry
+from euterpe.store.errors import NotActive, StoreUnavailable, TokenMismatch
+
+if TYPE_CHECKING:
+    from euterpe.queue.queue import Job, Queue
+
+_log = structlog.get_logger(__name__)
+_LOST = (NotActive, TokenMismatch)
+# The heartbeats per timeout: two may fail before the lease expires.
+_BEATS_PER_TIMEOUT = 3
+_FORGET_INTERVAL_S = 60.0
+_FORGET_BATCH = 1_000
+# Without drain, the pause before a stop is seen while a handler runs.
+_LOOK_EVERY_S = 0.05
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """What a handler gets.
+
+    `must_stop` is set when the lease is lost or when the consumer stops without draining. Another consumer
+    may run the job then, so the handler should end soon; its result is dropped.
+    """
+
+    queue: str
+    job_id: str
+    payload_raw: str
+    payload: Any
+    attempt: int
+    max_attempts: int
+    lock_until_ms: int
+    gid: str
+    lease_token: str = field(repr=False)
+    must_stop: threading.Event = field(default_factory=threading.Event, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How often a consumer polls, maintains its queue and sends heartbeats."""
+
+    poll_interval_s: float
+    promote_interval_s: float
+    promote_batch: int
+    reap_interval_s: float
+    reap_batch: int
+    heartbeat_interval_s: float | None
+    keep_finished_s: float | None
+
+    def beat_every_s(self, timeout_ms: int) -> float:
+        if self.heartbeat_interval_s is not None:
+            return self.heartbeat_interval_s
+        return timeout_ms / 1000 / _BEATS_PER_TIMEOUT
+
+
+class _Lease(TypedDict):
+    queue: str
+    job_id: str
+    lease_token: str
+
+
+class _Run:
+    """A call of the handler in its own thread, so that the caller can keep the lease, and can leave."""
+
+    def __init__(self, handler: Callable[[JobContext], object], context: JobContext) -> None:
+        self._handler, self.context = handler, context
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._call, name=f"queue-job-{context.job_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _call(self) -> None:
+        try:
+            self._handler(self.context)
+        except BaseException as error:  # noqa: BLE001  also SystemExit is a failure of the job
+            self.error = error
+        finally:
+            self.ended.set()
+
+
+class Consumer:
+    def __init__(
+        self,
+        queue: "Queue",
+        name: str,
+        handler: Callable[[JobContext], object],
+        pace: Pace,
+        *,
+        stop: threading.Event,
+        drain: bool,
+    ) -> None:
+        self._queue, self._name, self._handler, self._pace = queue, name, handler, pace
+        self._stop, self._drain = stop, drain
+        self._due: dict[str, float] = {}
+
+    def run(self, *, handle_signals: bool) -> None:
+        """Consume jobs until the stop. A database that is away for a while does not end the consumer."""
+        with self._stopped_by_signals(handle_signals), closing(self._queue.listen()) as listener:
+            while not self._stop.is_set():
+                try:
+                    found = self._next_job()
+                    if found is not None:
+                        self._process(found)
+                except StoreUnavailable as error:
+                    # A job whose end could not be written is reaped, and runs again.
+                    _log.warning("queue_unavailable", queue=self._name, error=str(error))
+                    self._stop.wait(jittered(self._pace.poll_interval_s))
+                    continue
+                if found is None:
+                    listener.wait(self._pace.poll_interval_s)
+
+    def _next_job(self) -> "Job | None":
+        self._maintain()
+        found = self._queue.reserve(queue=self._name)
+        return found if found is not None and found.status == "JOB" else None
+
+    def _maintain(self) -> None:
+        pace = self._pace
+        if self._is_due("promote", pace.promote_interval_s):
+            self._queue.promote_delayed(queue=self._name, max_promote=pace.promote_batch)
+        if self._is_due("reap", pace.reap_interval_s):
+            self._queue.reap_expired(queue=self._name, max_reap=pace.reap_batch)
+        if pace.keep_finished_s is not None and self._is_due("forget", _FORGET_INTERVAL_S):
+            kept_ms = int(pace.keep_finished_s * 1000)
+            self._queue.forget_finished(older_than_ms=kept_ms, max_forget=_FORGET_BATCH)
+
+    def _is_due(self, task: str, interval_s: float) -> bool:
+        now = time.monotonic()
+        if now < self._due.get(task, now):
+            return False
+        self._due[task] = now + interval_s
+        return True
+
+    def _process(self, job: "Job") -> None:
+        context = JobContext(
+            queue=self._name,
+            job_id=job.job_id,
+            payload_raw=job.payload,
+            payload=json.loads(job.payload),
+            attempt=job.attempt,
+            max_attempts=job.max_attempts,
+            lock_until_ms=job.lock_until_ms,
+            gid=job.gid,
+            lease_token=job.lease_token,
+        )
+        run = _Run(self._handler, context)
+        run.start()
+        if not self._keep_lease(run, self._pace.beat_every_s(job.timeout_ms)):
+            return
+        try:
+            self._report(run, job.timeout_ms / 1000)
+        except _LOST as error:
+            _log.warning("queue_lease_lost", queue=self._name, job_id=job.job_id, error=str(error))
+
+    def _keep_lease(self, run: _Run, beat_every_s: float) -> bool:
+        """Send heartbeats until the handler ends. Return whether its result counts."""
+        longest_wait_s = beat_every_s if self._drain else min(beat_every_s, _LOOK_EVERY_S)
+        beat_at = time.monotonic() + beat_every_s
+        while not run.ended.wait(max(0.0, min(longest_wait_s, beat_at - time.monotonic()))):
+            if self._stop.is_set() and not self._drain:
+                run.context.must_stop.set()
+                _log.warning("queue_job_left", queue=self._name, job_id=run.context.job_id)
+                return False
+            if time.monotonic() >= beat_at:
+                self._beat(run.context)
+                beat_at = time.monotonic() + beat_every_s
+        return not run.context.must_stop.is_set()
+
+    def _beat(self, context: JobContext) -> None:
+        if context.must_stop.is_set():
+            return
+        try:
+            self._queue.heartbeat(**_lease(context))
+        except _LOST as error:
+            context.must_stop.set()
+            _log.warning("queue_lease_lost", queue=self._name, job_id=context.job_id, error=str(error))
+        except StoreUnavailable as error:
+            _log.warning("queue_heartbeat_failed", queue=self._name, job_id=context.job_id, error=str(error))
+
+    def _report(self, run: _Run, timeout_s: float) -> None:
+        """Ack the job. Repeat this during an outage, for as long as a lease lasts."""
+        lease = _lease(run.context)
+        until = time.monotonic() + timeout_s
+        error = None if run.error is None else f"{type(run.error).__name__}: {run.error}"
+        if error is not None:
+            _log.warning("queue_job_failed", queue=self._name, job_id=run.context.job_id, error=error)
+
+        def ack() -> None:
+            if error is None:
+                self._queue.ack_success(**lease)
+            else:
+                self._queue.ack_fail(**lease, error=error)
+
+        retry(ack, on=StoreUnavailable, may_retry=lambda _: time.monotonic() < until)
+
+    @contextmanager
+    def _stopped_by_signals(self, handle_signals: bool) -> Iterator[None]:
+        """Let SIGTERM and SIGINT stop this consumer, if this is the main thread."""
+        if not handle_signals or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = {number: signal.signal(number, lambda *_: self._stop.set()) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def _lease(context: JobContext) -> _Lease:
+    return {"queue": context.queue, "job_id": context.job_id, "lease_token": context.lease_token}

@@ -1,0 +1,154 @@
+"""What the owner of a queue job reports: it still works, it has succeeded, or it has failed.
+
+Each report is judged by its token and written under the fence of `claim_version`. The row is read without a
+lock: if the lease is reaped between the read and the write, the fence fails and the report is judged again.
+"""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane, QueueJobStatus, lane_when_queued
+from euterpe.domain.text import to_storable
+from euterpe.store.checks import check_name
+from euterpe.store.engine.batch_rows import TEXT, AnyRow, AnySelect, Rows, as_parameter
+from euterpe.store.errors import NotActive, TokenMismatch
+from euterpe.store.queue.leases import Extension
+from euterpe.store.queue.transition import Fence, Transition
+from euterpe.store.queue_jobs.rows import QueueJobRows, queue_job_id
+from euterpe.store.tables import queue_jobs
+
+_job = queue_jobs.c
+MAX_ERROR = 1_000  # characters of an error that are stored
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a caller holds: the job and the token of its claim."""
+
+    queue: str
+    job_id: str
+    token: str
+
+    def check(self) -> None:
+        """Raise InvalidSpec unless every value is valid."""
+        for value, field in ((self.queue, "queue"), (self.job_id, "job_id"), (self.token, "lease_token")):
+            check_name(value, field)
+
+    @property
+    def key(self) -> str:
+        return queue_job_id(self.queue, self.job_id)
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """The end of an attempt: a success, or a failure with its error."""
+
+    lease: Lease
+    has_failed: bool = False
+    error: str | None = None
+
+    def transition(self, row: AnyRow) -> Transition:
+        if self.has_failed:
+            return after_failure(row, self.error)
+        return Transition.finish(_fence(row), QueueJobStatus.SUCCEEDED, Lane.REST)
+
+
+class Reports:
+    def __init__(self, rows: QueueJobRows) -> None:
+        self._rows, self._database = rows, rows.database
+        self._read = _read_statement()
+
+    def heartbeat(self, lease: Lease) -> int:
+        """Extend the lease to the job's timeout from now; return its new end.
+
+        An expired lease that was not reaped is extended, too: nobody else has owned the job since.
+        """
+        lease.check()
+        with self._database.transaction(durable=False) as connection:  # as in `Reservations.reserve`
+            row = connection.execute(self._read, as_parameter([{"key": lease.key}])).first()
+            row = _owned(row, lease)
+            extension = Extension(lease.key, row.claim_version, row.timeout_ms)
+            beaten = self._rows.leased.heartbeat(connection, [extension], revive=True)
+            if not beaten:
+                raise self._reason(connection, lease)
+            return int(beaten[0].lease_expires_at)
+
+    def end(self, ends: Sequence[AttemptEnd]) -> list[int | Exception | None]:
+        """End attempts; return for each the time of the next attempt, or None if the job has ended.
+
+        An exception is the answer to an owner that has lost its lease.
+        """
+        with self._database.transaction() as connection:
+            keys = as_parameter({"key": key} for key in sorted({end.lease.key for end in ends}))
+            rows = {row.queue_job_id: row for row in connection.execute(self._read, keys)}
+            answers: dict[int, int | Exception | None] = {}
+            transitions: dict[int, Transition] = {}
+            for number, end in enumerate(ends):
+                # A second report of the same owner finds no owner any more.
+                row = rows.pop(end.lease.key, None)
+                try:
+                    transitions[number] = end.transition(_owned(row, end.lease))
+                except (NotActive, TokenMismatch) as lost:
+                    answers[number] = lost
+                    if row is not None:
+                        rows[end.lease.key] = row
+            written = {row.queue_job_id: row for row in self._rows.apply(connection, [*transitions.values()])}
+            for number, one in transitions.items():
+                row = written.get(one.key)
+                if row is None:
+                    answers[number] = self._reason(connection, ends[number].lease)
+                else:
+                    answers[number] = None if one.lane is Lane.REST else int(row.available_at)
+        return [answers[number] for number in range(len(ends))]
+
+    def _reason(self, connection: sa.Connection, lease: Lease) -> Exception:
+        """Return the error of a lease that was lost since the row was read."""
+        row = connection.execute(self._read, as_parameter([{"key": lease.key}])).first()
+        try:
+            _owned(row, lease)
+        except (NotActive, TokenMismatch) as lost:
+            return lost
+        # The same token cannot own the row again, because each claim has a new token.
+        return NotActive(lease.queue, lease.job_id)
+
+
+def _owned(row: AnyRow | None, lease: Lease) -> AnyRow:
+    """Return the row of the job; raise unless this lease owns the job."""
+    if row is None or row.worker_id is None:
+        raise NotActive(lease.queue, lease.job_id)
+    if not hmac.compare_digest(row.worker_id.encode(), lease.token.encode()):
+        raise TokenMismatch(lease.queue, lease.job_id)
+    return row
+
+
+def after_failure(row: AnyRow, error: str | None) -> Transition:
+    """Return the end of a failed attempt: a retry after the job's backoff while it has attempts left."""
+    values = {} if error is None else {"error": to_storable(error)[:MAX_ERROR]}
+    fence = _fence(row)
+    if row.attempt_count >= row.max_attempts:
+        return Transition.finish(fence, QueueJobStatus.FAILED, Lane.REST, values=values)
+    lane = lane_when_queued(row.group_id, row.backoff_ms)
+    return Transition.finish(fence, QueueJobStatus.QUEUED, lane, delay_ms=row.backoff_ms, values=values)
+
+
+def _fence(row: AnyRow) -> Fence:
+    return Fence(row.queue_job_id, row.claim_version, QueueJobStatus.CLAIMED)
+
+
+FAILURE_COLUMNS = (
+    _job.queue_job_id,
+    _job.claim_version,
+    _job.attempt_count,
+    _job.max_attempts,
+    _job.backoff_ms,
+    _job.group_id,
+)
+
+
+def _read_statement() -> AnySelect:
+    return sa.select(*FAILURE_COLUMNS, _job.worker_id, _job.timeout_ms).where(
+        _job.queue_job_id.in_(sa.select(Rows({"key": TEXT})["key"]))
+    )
