@@ -37,7 +37,7 @@ class ForeignJob:
     handle: Any = field(default=None, repr=False, compare=False)  # what the adapter needs for its calls
 
 
-class Lease(StrEnum):
+class ForeignLease(StrEnum):
     """The answer of a foreign queue to a heartbeat."""
 
     HELD = "held"
@@ -54,7 +54,7 @@ class Told(StrEnum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class ForeignFailure:
     """The failure of a job, as the foreign queue records it.
 
     `retry` tells whether the foreign queue may try again, by its own rules. `mark` names the attempt: an
@@ -84,7 +84,7 @@ class ForeignAdapter(Protocol):
         """Take up to `limit` jobs. Wait at most `wait_s` for the first."""
         ...
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[Lease]:
+    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         """Extend the leases of these jobs; return the state of each, in order."""
         ...
 
@@ -96,7 +96,7 @@ class ForeignAdapter(Protocol):
         """End the job with its result: job id, outputs and warnings of the status document."""
         ...
 
-    async def fail(self, job: ForeignJob, failure: Failure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
         """End the attempt with this failure."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from euterpe.bridges.adapter import Failure, ForeignJob
+from euterpe.bridges.adapter import ForeignFailure, ForeignJob
 from euterpe.bridges.mapping import JobMapping, spec_of
 from euterpe.bridges.requester_account import RequesterAccount
 from euterpe.bridges.store_calls import StoreCalls
@@ -27,7 +27,7 @@ from euterpe.store.store import Store
 _log = structlog.get_logger(__name__)
 
 
-class SpecPolicy(Protocol):
+class SpecRules(Protocol):
     """The operator's restrictions on specs."""
 
     def problems(self, spec: JobSpec) -> tuple[FieldError, ...]: ...
@@ -40,7 +40,7 @@ class JobRules:
     mappings: Mapping[str, JobMapping]
     profiles: Profiles
     storage_profiles: StorageProfiles
-    policy: SpecPolicy
+    policy: SpecRules
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Attached:
 class Rejected:
     """A foreign job that gets no row, or whose row cannot go on."""
 
-    failure: Failure
+    failure: ForeignFailure
 
 
 class NoRoom(Exception):  # the caller waits, and repeats the call
@@ -164,4 +164,4 @@ def _within(limits: JobLimits, spec: JobSpec, *, is_declared: bool) -> JobSpec:
 
 
 def _rejected(code: str, message: str) -> Rejected:
-    return Rejected(Failure(code, message, retry=False))
+    return Rejected(ForeignFailure(code, message, retry=False))

@@ -14,15 +14,15 @@ from typing import Any
 import structlog
 
 from euterpe.bridges.adapter import (
-    Failure,
     ForeignAdapter,
+    ForeignFailure,
     ForeignJob,
+    ForeignLease,
     ForeignUnavailable,
-    Lease,
     Told,
 )
 from euterpe.bridges.attach import Attached, Attacher, NoRoom, Rejected, mark_of
-from euterpe.bridges.counts import Counts
+from euterpe.bridges.counts import CountedJobs
 from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.requester_account import RequesterAccount
 from euterpe.bridges.row_watcher import RowWatcher
@@ -36,7 +36,9 @@ from euterpe.store.errors import StoreError
 
 _log = structlog.get_logger(__name__)
 _RESULT_FIELDS = ("job_id", "status", "external_id", "outputs", "warnings")
-_GONE = Failure("pruned", "the history of the job has been removed before its end was reported", retry=False)
+_GONE = ForeignFailure(
+    "pruned", "the history of the job has been removed before its end was reported", retry=False
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class BridgeTimings:
 DEFAULT_TIMINGS = BridgeTimings()
 
 
-class LeaseLost(Exception):  # ends the task of a job, without a report
+class ForeignLeaseLost(Exception):  # ends the task of a job, without a report
     pass
 
 
@@ -75,7 +77,7 @@ class HeldJob:
         self._canceled.set()
 
     async def until(self, wait: Awaitable[None]) -> None:
-        """Wait for `wait`, or for a cancel of the producer. Raise `LeaseLost` once the lease is lost."""
+        """Wait for `wait`, or for a cancel of the producer. Raise `ForeignLeaseLost` if the lease is lost."""
         waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._lost.wait())]
         if not self.is_canceled:
             waits.append(asyncio.ensure_future(self._canceled.wait()))
@@ -85,7 +87,7 @@ class HeldJob:
             for task in waits:
                 task.cancel()
         if self._lost.is_set():
-            raise LeaseLost
+            raise ForeignLeaseLost
 
     @property
     def wants_cancel(self) -> bool:
@@ -105,7 +107,7 @@ class Bridge:
         attacher: Attacher,
         account: RequesterAccount,
         watcher: RowWatcher,
-        counts: Counts,
+        counts: CountedJobs,
         cancel: Callable[[str], Awaitable[None]],
         slots: int,
         timings: BridgeTimings = DEFAULT_TIMINGS,
@@ -219,7 +221,7 @@ class Bridge:
                 told = await self._reported(held, outcome)
             self._counts.ended(told)
             _log.info("bridged_job_reported", bridge=self.name, foreign_id=job.job_id, answer=str(told))
-        except LeaseLost:
+        except ForeignLeaseLost:
             self._counts.ended(Told.LOST)
             _log.warning("foreign_lease_lost", bridge=self.name, foreign_id=job.job_id)
         except asyncio.CancelledError:
@@ -321,9 +323,9 @@ class Bridge:
                 _log.error("bridge_beat_failed", bridge=self.name, error=repr(error), exc_info=error)
                 continue
             for one, lease in zip(held, leases, strict=True):
-                if lease is Lease.LOST and not one.is_reporting:
+                if lease is ForeignLease.LOST and not one.is_reporting:
                     one.lose()
-                elif lease is Lease.CANCELED:
+                elif lease is ForeignLease.CANCELED:
                     one.cancel()
 
     # -- stop
@@ -366,11 +368,11 @@ class ProgressThrottle:
         return percent
 
 
-def failure_of(row: JobRow) -> Failure:
+def failure_of(row: JobRow) -> ForeignFailure:
     """Return the failure of a row that rests in `failed` or `dead_letter`."""
     error = row.last_error or {"code": ErrorCode.INTERNAL_ERROR.value, "message": "", "retryable": False}
     retry = row.status == JobStatus.FAILED and bool(error["retryable"])
-    return Failure(error["code"], error["message"], retry, mark_of(row.job_id, row.claim_version))
+    return ForeignFailure(error["code"], error["message"], retry, mark_of(row.job_id, row.claim_version))
 
 
 async def _first(task: "asyncio.Future[Any]", stopping: asyncio.Event) -> bool:

@@ -21,7 +21,15 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from euterpe.bridges.adapter import BridgeError, Failure, ForeignJob, ForeignUnavailable, Json, Lease, Told
+from euterpe.bridges.adapter import (
+    BridgeError,
+    ForeignFailure,
+    ForeignJob,
+    ForeignLease,
+    ForeignUnavailable,
+    Json,
+    Told,
+)
 from euterpe.bridges.config import BridgeConfig, BridgeKind
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 
@@ -228,11 +236,11 @@ class BullMqAdapter:
 
     # -- report
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[Lease]:
+    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         ids, tokens = [job.job_id for job in jobs], [job.handle.token for job in jobs]
         with _translated():
             lost = set(await self._backend.extendLocks(ids, tokens, self._config.lease_ms))
-        return [Lease.LOST if job.job_id in lost else Lease.HELD for job in jobs]
+        return [ForeignLease.LOST if job.job_id in lost else ForeignLease.HELD for job in jobs]
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
         with _translated(), contextlib.suppress(TypeError):  # the job was removed: the next beat says so
@@ -243,9 +251,9 @@ class BullMqAdapter:
         try:
             return await self._ended(job, handle.moveToCompleted(dict(result), handle.token), "completed")
         except UnrecoverableError as error:  # a child of this job in a flow has failed
-            return await self.fail(job, Failure("failed_child", str(error), retry=False))
+            return await self.fail(job, ForeignFailure("failed_child", str(error), retry=False))
 
-    async def fail(self, job: ForeignJob, failure: Failure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
         handle = job.handle
         handle.opts["backoff"] = _known_backoff(handle.opts.get("backoff"))
         kind = EuterpeFailure if failure.retry else FinalFailure

@@ -46,11 +46,11 @@ class BridgeCounts:
             registry=registry,
         )
 
-    def of(self, bridge: str) -> "Counts":
-        return Counts(self, bridge)
+    def of(self, bridge: str) -> "CountedJobs":
+        return CountedJobs(self, bridge)
 
 
-class Counts:
+class CountedJobs:
     """The metrics of one bridge."""
 
     def __init__(self, counts: BridgeCounts, bridge: str) -> None:

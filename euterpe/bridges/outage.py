@@ -8,7 +8,7 @@ from typing import TypeVar
 import structlog
 
 from euterpe.bridges.adapter import ForeignUnavailable
-from euterpe.bridges.counts import Counts
+from euterpe.bridges.counts import CountedJobs
 
 _log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
@@ -25,7 +25,7 @@ class ForeignCalls:
     def __init__(
         self,
         bridge: str,
-        counts: Counts,
+        counts: CountedJobs,
         *,
         base_s: float = 0.25,
         cap_s: float = 10.0,

@@ -17,7 +17,7 @@ from euterpe.store.queue.jobs import Version
 _log = structlog.get_logger(__name__)
 
 
-class JobReads(Protocol):
+class RowReads(Protocol):
     """The methods of `store.jobs` that read many rows at once."""
 
     def versions(self, job_ids: Sequence[str]) -> Mapping[str, Version]: ...
@@ -47,7 +47,7 @@ class WatchedRow:
 class RowWatcher:
     def __init__(
         self,
-        jobs: JobReads,
+        jobs: RowReads,
         calls: StoreCalls,
         listener: Listener,
         *,

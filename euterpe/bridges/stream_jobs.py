@@ -13,7 +13,7 @@ MOST_PAYLOAD_BYTES = 200 * 1024
 _NUMBERS = ("created_ts", "updated_ts", "ttl_s")
 
 
-class JobStatus(StrEnum):
+class StreamJobStatus(StrEnum):
     """The status of a job in its hash. The last three are final, and are also types of events."""
 
     QUEUED = "queued"
@@ -23,7 +23,7 @@ class JobStatus(StrEnum):
     CANCELED = "canceled"
 
 
-TERMINAL = frozenset((JobStatus.DONE, JobStatus.ERROR, JobStatus.CANCELED))
+TERMINAL = frozenset((StreamJobStatus.DONE, StreamJobStatus.ERROR, StreamJobStatus.CANCELED))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from euterpe.bridges.stream_jobs import JobStatus, StreamQueue, events_key, idempotency_key, job_key
+from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, events_key, idempotency_key, job_key
 
 
 @cache
@@ -22,7 +22,7 @@ def script_text(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class NewJob:
+class NewStreamJob:
     """A job to create. `idempotency` names the key under which the same call finds it again."""
 
     job_id: str
@@ -44,10 +44,10 @@ class Created:
 
 
 @dataclass(frozen=True)
-class End:
+class StreamEnd:
     """The end of a job: its hash fields `result` and `error`, and the data of its event, each as JSON."""
 
-    status: JobStatus
+    status: StreamJobStatus
     result: str
     error: str
     data: str
@@ -59,7 +59,7 @@ class StreamScripts:
     def __init__(self, client: Redis, queue: StreamQueue, consumer: str = "") -> None:
         self._client, self._queue, self._consumer = client, queue, consumer
 
-    async def create(self, job: NewJob, max_backlog: int) -> Created:
+    async def create(self, job: NewStreamJob, max_backlog: int) -> Created:
         known = () if job.idempotency is None else (idempotency_key(job.idempotency),)
         keys = (self._queue.stream, job_key(job.job_id), events_key(job.job_id), *known)
         new = (job.job_id, job.task, job.payload, job.ttl_s, job.requester_id)
@@ -83,7 +83,7 @@ class StreamScripts:
         arguments = (self._queue.group, self._consumer, least_s, message, data)
         return str(await self._run("progress", self._keys(job_id), arguments))
 
-    async def finish(self, message: str, job_id: str, end: End) -> str:
+    async def finish(self, message: str, job_id: str, end: StreamEnd) -> str:
         """End a job and acknowledge its message. Return `finished`, `ended`, `missing` or `lost`."""
         arguments = (self._queue.group, self._consumer, message, end.status, end.result, end.error, end.data)
         return str(await self._run("finish", self._keys(job_id), arguments))

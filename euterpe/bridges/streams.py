@@ -12,10 +12,10 @@ import redis
 import structlog
 from redis.exceptions import ResponseError
 
-from euterpe.bridges.adapter import Failure, ForeignJob, Json, Lease, Told
+from euterpe.bridges.adapter import ForeignFailure, ForeignJob, ForeignLease, Json, Told
 from euterpe.bridges.redis_connection import connect, place_of, redis_errors, require_single_server
-from euterpe.bridges.stream_jobs import JobStatus, StreamQueue, payload_of
-from euterpe.bridges.stream_scripts import End, StreamScripts
+from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, payload_of
+from euterpe.bridges.stream_scripts import StreamEnd, StreamScripts
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 
 _log = structlog.get_logger(__name__)
@@ -27,7 +27,7 @@ _LONGEST_BLOCK_S = 5.0
 _MOST_RECLAIMED = 100
 _DEAD_CONSUMER_LEASES = 60
 _TOLD = {"finished": Told.DONE, "ended": Told.DONE, "missing": Told.GONE, "lost": Told.LOST}
-_LEASES = {"held": Lease.HELD, "lost": Lease.LOST, "canceled": Lease.CANCELED}
+_LEASES = {"held": ForeignLease.HELD, "lost": ForeignLease.LOST, "canceled": ForeignLease.CANCELED}
 
 Message = tuple[str, dict[str, str]]
 
@@ -76,14 +76,14 @@ class StreamsAdapter:
                 messages = await self._read(limit, wait_s)
             return await self._begin(messages)
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[Lease]:
+    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         if not jobs:
             return []
         with redis_errors(self._place):
             words = await self._scripts.beat([(job.handle, job.job_id) for job in jobs], self._least_ttl_s)
         leases = [_LEASES[word] for word in words]
         for job, lease in zip(jobs, leases, strict=True):
-            if lease is Lease.LOST:
+            if lease is ForeignLease.LOST:
                 self._held.pop(job.handle, None)
         return leases
 
@@ -94,12 +94,14 @@ class StreamsAdapter:
 
     async def succeed(self, job: ForeignJob, result: Json) -> Told:
         text = json.dumps(result, ensure_ascii=False)
-        return await self._finish(job, End(JobStatus.DONE, text, "", text))
+        return await self._finish(job, StreamEnd(StreamJobStatus.DONE, text, "", text))
 
-    async def fail(self, job: ForeignJob, failure: Failure) -> Told:
-        status = JobStatus.CANCELED if failure.code == JobStatus.CANCELED else JobStatus.ERROR
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
+        status = (
+            StreamJobStatus.CANCELED if failure.code == StreamJobStatus.CANCELED else StreamJobStatus.ERROR
+        )
         text = json.dumps({"code": failure.code, "message": failure.message}, ensure_ascii=False)
-        return await self._finish(job, End(status, "", text, text))
+        return await self._finish(job, StreamEnd(status, "", text, text))
 
     async def release(self, job: ForeignJob) -> None:
         self._held.pop(job.handle, None)
@@ -119,7 +121,7 @@ class StreamsAdapter:
         """Return the least TTL of a held job. With a TTL below the pause of beats, the job would expire."""
         return self._lease_s
 
-    async def _finish(self, job: ForeignJob, end: End) -> Told:
+    async def _finish(self, job: ForeignJob, end: StreamEnd) -> Told:
         with redis_errors(self._place):
             word = await self._scripts.finish(job.handle, job.job_id, end)
         self._held.pop(job.handle, None)

@@ -14,10 +14,10 @@ from euterpe.bridges.redis_connection import ANSWER_S, connect
 from euterpe.bridges.stream_jobs import StreamQueue
 from euterpe.bridges.stream_scripts import StreamScripts
 from euterpe.gateway.event_hub import BLOCK_S, EventHub
-from euterpe.gateway.events import EventsEndpoint
-from euterpe.gateway.jobs import JobsEndpoint
+from euterpe.gateway.events import StreamEventsEndpoint
+from euterpe.gateway.jobs import StreamJobsEndpoint
 from euterpe.gateway.middleware import GatewayMiddleware
-from euterpe.gateway.problems import Refused, answer_outage, answer_refusal, answer_routing_error
+from euterpe.gateway.problems import GatewayRefusal, answer_outage, answer_refusal, answer_routing_error
 from euterpe.gateway.service import Authenticate, Gateway, GatewayLimits, NoKeys
 
 _CONNECTIONS = 2  # to Redis, beside that of the event hub
@@ -64,7 +64,7 @@ def create_app(
         middleware=[Middleware(GatewayMiddleware, checks_host=authenticate is None)],
         exception_handlers={
             HTTPException: answer_routing_error,
-            Refused: answer_refusal,
+            GatewayRefusal: answer_refusal,
             RedisError: answer_outage,
         },
         lifespan=lifespan,
@@ -75,8 +75,8 @@ def create_app(
 
 
 def _routes(gateway: Gateway) -> list[Route]:
-    jobs = JobsEndpoint(gateway)
-    events = Route("/v1/jobs/{job_id}/events", EventsEndpoint(gateway).get)
+    jobs = StreamJobsEndpoint(gateway)
+    events = Route("/v1/jobs/{job_id}/events", StreamEventsEndpoint(gateway).get)
     events.methods = {"GET"}  # Starlette adds HEAD to GET, but a HEAD request would start the stream
     return [
         Route("/v1/jobs", jobs.post, methods=["POST"]),

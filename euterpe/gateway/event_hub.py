@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from euterpe.bridges.redis_connection import word
 from euterpe.bridges.stream_jobs import events_key
-from euterpe.gateway.problems import Refused
+from euterpe.gateway.problems import GatewayRefusal
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ Position = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Event:
+class StreamEvent:
     event_id: str
     fields: dict[str, str]
 
@@ -60,10 +60,10 @@ class Subscription:
     def __init__(self, key: str, position: Position) -> None:
         self.key, self.position = key, position
         self.ended: Ended | None = None
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[StreamEvent] = deque()
         self._changed = asyncio.Event()
 
-    async def next(self, timeout_s: float) -> Sequence[Event]:
+    async def next(self, timeout_s: float) -> Sequence[StreamEvent]:
         """Return the events that have come; none after `timeout_s`, or when the subscription has ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -73,7 +73,7 @@ class Subscription:
         self._waiting.clear()
         return events
 
-    def give(self, events: Sequence[Event]) -> None:
+    def give(self, events: Sequence[StreamEvent]) -> None:
         fresh = [event for event in events if position_of(event.event_id) > self.position]
         if fresh:
             self.position = position_of(fresh[-1].event_id)
@@ -126,7 +126,9 @@ class EventHub:
     @contextmanager
     def subscribe(self, job_id: str, after: str) -> Iterator[Subscription]:
         if self._count >= _MOST_SUBSCRIPTIONS:
-            raise Refused(429, "too_many_streams", "too many event streams", headers={"retry-after": "5"})
+            raise GatewayRefusal(
+                429, "too_many_streams", "too many event streams", headers={"retry-after": "5"}
+            )
         subscription = Subscription(events_key(job_id), position_of(after))
         self._count += 1
         self._subscriptions.setdefault(subscription.key, set()).add(subscription)
@@ -183,7 +185,7 @@ class EventHub:
         finally:
             self._reader_id = None
         for key, entries in found or ():
-            events = [Event(event_id, fields) for event_id, fields in entries]
+            events = [StreamEvent(event_id, fields) for event_id, fields in entries]
             for subscription in self._subscriptions.get(key, ()):
                 # One that joined during the read at an earlier position would miss events: it is asked next.
                 if subscription.position >= asked[key]:

@@ -10,14 +10,14 @@ from starlette.responses import Response, StreamingResponse
 
 from euterpe.bridges.stream_jobs import TERMINAL, events_key, job_key, json_or_raw
 from euterpe.domain.scopes import Scope
-from euterpe.gateway.event_hub import Ended, Event, position_of
+from euterpe.gateway.event_hub import Ended, StreamEvent, position_of
 from euterpe.gateway.problems import not_found
 from euterpe.gateway.service import Gateway, job_in_path
 
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
-class EventsEndpoint:
+class StreamEventsEndpoint:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
@@ -56,7 +56,7 @@ class EventsEndpoint:
                     yield b": heartbeat\n\n"
 
 
-def _event_frame(event: Event) -> bytes:
+def _event_frame(event: StreamEvent) -> bytes:
     kind, data = event.fields.get("type", "message"), event.fields.get("data", "")
     ts = event.fields.get("ts", "")
     document = {

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from euterpe.bridges.stream_jobs import MOST_PAYLOAD_BYTES, job_document, job_key
-from euterpe.bridges.stream_scripts import Created, NewJob
+from euterpe.bridges.stream_scripts import Created, NewStreamJob
 from euterpe.domain.scopes import Scope
-from euterpe.gateway.problems import Refused, not_found
+from euterpe.gateway.problems import GatewayRefusal, not_found
 from euterpe.gateway.service import Gateway, job_in_path
 
 _MOST_BODY_BYTES = MOST_PAYLOAD_BYTES + 16 * 1024  # the payload may have blanks, and more fields beside it
@@ -40,7 +40,7 @@ class CancelJob(BaseModel):
     reason: dict[str, Any] | None = None
 
 
-class JobsEndpoint:
+class StreamJobsEndpoint:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
@@ -48,7 +48,7 @@ class JobsEndpoint:
         requester_id = await self._gateway.authenticate(request, Scope.WRITE)
         body = await _read(request, _MOST_BODY_BYTES, self._gateway.limits.body_s)
         wanted = _parse(CreateJob, body)
-        job = NewJob(
+        job = NewStreamJob(
             job_id=str(uuid4()),
             task=wanted.task,
             payload=_payload_text(wanted.payload),
@@ -86,7 +86,7 @@ class JobsEndpoint:
         await self._gateway.redis.ping()
         return JSONResponse({"ok": True})
 
-    async def _create(self, job: NewJob) -> Created:
+    async def _create(self, job: NewStreamJob) -> Created:
         """Create a job. Repeat the call once if the connection breaks: the job id makes that safe."""
         most = self._gateway.limits.max_backlog
         try:
@@ -94,11 +94,11 @@ class JobsEndpoint:
         except RedisConnectionError:
             return await self._gateway.scripts.create(job, most)
 
-    def _backpressure(self, created: Created) -> Refused:
+    def _backpressure(self, created: Created) -> GatewayRefusal:
         backlog, most = created.pending + created.lag, self._gateway.limits.max_backlog
         details = {"backlog": backlog, "pending": created.pending, "lag": created.lag, "max": most}
         says = "the workers are behind; try again after Retry-After"
-        return Refused(429, "backpressure", says, details, {"retry-after": "1"})
+        return GatewayRefusal(429, "backpressure", says, details, {"retry-after": "1"})
 
 
 def _idempotency_of(request: Request, requester_id: str) -> str | None:
@@ -120,7 +120,9 @@ def _payload_text(payload: dict[str, Any]) -> str:
             [{"loc": ["payload"], "msg": "must be text in UTF-8, and not nested deeply"}]
         ) from None
     if size > MOST_PAYLOAD_BYTES:
-        raise Refused(413, "payload_too_large", f"the payload may take {MOST_PAYLOAD_BYTES} bytes at most")
+        raise GatewayRefusal(
+            413, "payload_too_large", f"the payload may take {MOST_PAYLOAD_BYTES} bytes at most"
+        )
     return text
 
 
@@ -135,15 +137,15 @@ async def _read(request: Request, most: int, timeout_s: float) -> bytes:
                 if len(read) > most:
                     raise _too_large(most)
     except TimeoutError:
-        raise Refused(408, "body_timeout", "the body did not arrive in time", headers=_CLOSE) from None
+        raise GatewayRefusal(408, "body_timeout", "the body did not arrive in time", headers=_CLOSE) from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if read and kind != "application/json":
-        raise Refused(415, "unsupported_media_type", "send content-type: application/json")
+        raise GatewayRefusal(415, "unsupported_media_type", "send content-type: application/json")
     return bytes(read)
 
 
-def _too_large(most: int) -> Refused:
-    return Refused(413, "payload_too_large", f"the body may take {most} bytes at most", headers=_CLOSE)
+def _too_large(most: int) -> GatewayRefusal:
+    return GatewayRefusal(413, "payload_too_large", f"the body may take {most} bytes at most", headers=_CLOSE)
 
 
 def _parse(model: type[Model], body: bytes) -> Model:
@@ -162,5 +164,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _invalid(details: list[dict[str, Any]]) -> Refused:
-    return Refused(422, "invalid_request", "the request is invalid; `details` lists all errors", details)
+def _invalid(details: list[dict[str, Any]]) -> GatewayRefusal:
+    return GatewayRefusal(
+        422, "invalid_request", "the request is invalid; `details` lists all errors", details
+    )

@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 _RETRY_S = "2"
 
 
-class Refused(EuterpeError):
+class GatewayRefusal(EuterpeError):
     """Raised to refuse a request."""
 
     def __init__(
@@ -31,8 +31,8 @@ class Refused(EuterpeError):
         self.status, self.code, self.details, self.headers = status, code, details, headers
 
 
-def not_found(job_id: str) -> Refused:
-    return Refused(404, "not_found", "Job not found", {"job_id": job_id})
+def not_found(job_id: str) -> GatewayRefusal:
+    return GatewayRefusal(404, "not_found", "Job not found", {"job_id": job_id})
 
 
 def problem(
@@ -44,7 +44,7 @@ def problem(
 
 
 async def answer_refusal(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)  # noqa: S101  the handler is registered for this type
+    assert isinstance(error, GatewayRefusal)  # noqa: S101  the handler is registered for this type
     return problem(error.status, error.code, str(error), error.details, error.headers)
 
 

@@ -1,8 +1,8 @@
 """A queue for small jobs in the database of the transcodes, with the calls of OmniQ's client contract."""
 
 from euterpe.queue.consumer import JobContext
-from euterpe.queue.queue import Job, Paused, Queue
+from euterpe.queue.queue import Paused, Queue, ReservedJob
 from euterpe.queue.ulids import ulid
 from euterpe.store.errors import NotActive, TokenMismatch
 
-__all__ = ["Job", "JobContext", "NotActive", "Paused", "Queue", "TokenMismatch", "ulid"]
+__all__ = ["JobContext", "NotActive", "Paused", "Queue", "ReservedJob", "TokenMismatch", "ulid"]

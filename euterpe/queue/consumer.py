@@ -15,7 +15,7 @@ from euterpe.runtime.retry import jittered, retry
 from euterpe.store.errors import NotActive, StoreUnavailable, TokenMismatch
 
 if TYPE_CHECKING:
-    from euterpe.queue.queue import Job, Queue
+    from euterpe.queue.queue import Queue, ReservedJob
 
 _log = structlog.get_logger(__name__)
 _LOST = (NotActive, TokenMismatch)
@@ -124,7 +124,7 @@ class Consumer:
                 if found is None:
                     listener.wait(self._pace.poll_interval_s)
 
-    def _next_job(self) -> "Job | None":
+    def _next_job(self) -> "ReservedJob | None":
         self._maintain()
         found = self._queue.reserve(queue=self._name)
         return found if found is not None and found.status == "JOB" else None
@@ -146,7 +146,7 @@ class Consumer:
         self._due[task] = now + interval_s
         return True
 
-    def _process(self, job: "Job") -> None:
+    def _process(self, job: "ReservedJob") -> None:
         context = JobContext(
             queue=self._name,
             job_id=job.job_id,

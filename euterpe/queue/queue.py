@@ -22,7 +22,7 @@ from euterpe.store.queue_jobs.claims import QueueIsPaused
 from euterpe.store.queue_jobs.combined_calls import CombinedCalls
 from euterpe.store.queue_jobs.maintenance import FinishedQueueJobs, Maintenance, Pauses
 from euterpe.store.queue_jobs.publishing import NewQueueJob
-from euterpe.store.queue_jobs.reports import AttemptEnd, Lease, Reports
+from euterpe.store.queue_jobs.reports import QueueAttemptEnd, QueueLease, Reports
 from euterpe.store.queue_jobs.rows import QueueJobRows
 
 Payload = Mapping[str, Any] | Sequence[Any]
@@ -38,7 +38,7 @@ class Paused:
 
 
 @dataclass(frozen=True)
-class Job:
+class ReservedJob:
     """A reserved job. `payload` is its JSON text, and `gid` is empty for a job without a group."""
 
     job_id: str
@@ -124,14 +124,14 @@ class Queue:
         self._calls.publish(job, _checked(now_ms_override))
         return job.job_id
 
-    def reserve(self, *, queue: str, now_ms_override: int = 0) -> Job | Paused | None:
+    def reserve(self, *, queue: str, now_ms_override: int = 0) -> ReservedJob | Paused | None:
         """Claim the job that is due longest; return None if no job is ready."""
         found = self._calls.reserve(_name(queue), _checked(now_ms_override))
         if found is None:
             return None
         if isinstance(found, QueueIsPaused):
             return Paused()
-        return Job(
+        return ReservedJob(
             found.job_id,
             found.payload,
             found.lock_until_ms,
@@ -148,10 +148,10 @@ class Queue:
         Like both acks, raise NotActive if nobody owns the job, and TokenMismatch if another claim owns it.
         """
         with self._clock.at(_checked(now_ms_override)):
-            return self._reports.heartbeat(Lease(_name(queue), job_id, lease_token))
+            return self._reports.heartbeat(QueueLease(_name(queue), job_id, lease_token))
 
     def ack_success(self, *, queue: str, job_id: str, lease_token: str, now_ms_override: int = 0) -> None:
-        end = AttemptEnd(Lease(_name(queue), job_id, lease_token))
+        end = QueueAttemptEnd(QueueLease(_name(queue), job_id, lease_token))
         self._calls.end(end, _checked(now_ms_override))
 
     def ack_fail(
@@ -164,7 +164,7 @@ class Queue:
         now_ms_override: int = 0,
     ) -> AckFailResult:
         """End the attempt; return `("RETRY", due_ms)`, or `("FAILED", None)` after the last attempt."""
-        end = AttemptEnd(Lease(_name(queue), job_id, lease_token), has_failed=True, error=error)
+        end = QueueAttemptEnd(QueueLease(_name(queue), job_id, lease_token), has_failed=True, error=error)
         due_ms = self._calls.end(end, _checked(now_ms_override))
         return ("FAILED", None) if due_ms is None else ("RETRY", due_ms)
 

@@ -18,7 +18,7 @@ from euterpe.domain.errors import EuterpeError
 from euterpe.domain.scopes import Scope
 from euterpe.gateway.app import create_app
 from euterpe.gateway.middleware import is_loopback
-from euterpe.gateway.problems import Refused
+from euterpe.gateway.problems import GatewayRefusal
 from euterpe.gateway.service import GatewayLimits
 from euterpe.settings import Settings
 from euterpe.store.store import Store
@@ -87,7 +87,7 @@ async def _check(redis_url: str) -> None:
         await client.aclose()
 
 
-def _as_gateway_refusal(error: EuterpeError) -> Refused:
+def _as_gateway_refusal(error: EuterpeError) -> GatewayRefusal:
     """Return an error of the HTTP API in the form of the gateway's contract."""
     code = ProblemCode.__members__.get(error.code.upper(), ProblemCode.INTERNAL)
     headers = dict(error.headers) if isinstance(error, RefusedByApi) else {}
@@ -95,4 +95,4 @@ def _as_gateway_refusal(error: EuterpeError) -> Refused:
         headers.setdefault("www-authenticate", 'Bearer realm="euterpe", error="invalid_token"')
     if code.status == 503:
         headers.setdefault("retry-after", "2")
-    return Refused(code.status, code.value, code.public_detail or str(error), headers=headers)
+    return GatewayRefusal(code.status, code.value, code.public_detail or str(error), headers=headers)

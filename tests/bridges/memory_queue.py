@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from euterpe.bridges.adapter import Failure, ForeignJob, ForeignUnavailable, Json, Lease, Told
+from euterpe.bridges.adapter import ForeignFailure, ForeignJob, ForeignLease, ForeignUnavailable, Json, Told
 
 TIMEOUT_S = 90.0
 
@@ -25,7 +25,7 @@ class MemoryJob:
     is_canceled: bool = False
     state: str = "waiting"
     result: Json | None = None
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[ForeignFailure] = field(default_factory=list)
     progress: list[float] = field(default_factory=list)
     reports: int = 0  # ends that were recorded
     beats: int = 0
@@ -120,16 +120,16 @@ class MemoryAdapter:
         found = self._queue.jobs.get(job.job_id)
         return found if found is not None and found.holder == job.handle else None
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[Lease]:
+    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         self._queue.check()
         leases = []
         for job in jobs:
             found = self._held(job)
             if found is None:
-                leases.append(Lease.LOST)
+                leases.append(ForeignLease.LOST)
             else:
                 found.beats += 1
-                leases.append(Lease.CANCELED if found.is_canceled else Lease.HELD)
+                leases.append(ForeignLease.CANCELED if found.is_canceled else ForeignLease.HELD)
         await self._queue.touch()
         return leases
 
@@ -142,12 +142,14 @@ class MemoryAdapter:
     async def succeed(self, job: ForeignJob, result: Json) -> Told:
         return await self._end(job, "completed", result, None)
 
-    async def fail(self, job: ForeignJob, failure: Failure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
         found = self._queue.jobs.get(job.job_id)
         again = failure.retry and found is not None and len(found.failures) + 1 < found.attempts
         return await self._end(job, "waiting" if again else "failed", None, failure)
 
-    async def _end(self, job: ForeignJob, state: str, result: Json | None, failure: Failure | None) -> Told:
+    async def _end(
+        self, job: ForeignJob, state: str, result: Json | None, failure: ForeignFailure | None
+    ) -> Told:
         self._queue.check()
         found = self._queue.jobs.get(job.job_id)
         if found is None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from euterpe.bridges.adapter import ForeignJob, ForeignUnavailable
 from euterpe.bridges.redis_connection import connect
 from euterpe.bridges.stream_jobs import StreamQueue, events_key, job_key
-from euterpe.bridges.stream_scripts import NewJob, StreamScripts
+from euterpe.bridges.stream_scripts import NewStreamJob, StreamScripts
 from euterpe.bridges.streams import StreamsAdapter
 from tests.redis_server import RedisServer
 
@@ -30,7 +30,7 @@ class Producer:
         text = json.dumps(PAYLOAD) if payload is None else payload
         client = connect(self.server.url, connections=1)
         try:
-            await StreamScripts(client, QUEUE).create(NewJob(job_id, task, text, ttl_s), 1000)
+            await StreamScripts(client, QUEUE).create(NewStreamJob(job_id, task, text, ttl_s), 1000)
         finally:
             await client.aclose()
         return job_id

@@ -18,8 +18,8 @@ from hypothesis.stateful import (
 from redis.asyncio import Redis
 
 from euterpe.bridges.redis_connection import connect
-from euterpe.bridges.stream_jobs import JobStatus, StreamQueue, events_key, job_key
-from euterpe.bridges.stream_scripts import End, NewJob, StreamScripts
+from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, events_key, job_key
+from euterpe.bridges.stream_scripts import NewStreamJob, StreamEnd, StreamScripts
 from tests.bridges.stream_model import ENDS, TERMINAL, ModelJob
 from tests.redis_server import RedisServer
 
@@ -55,12 +55,12 @@ class StreamContract(RuleBasedStateMachine):
     def create(self) -> None:
         self.call(self.redis.flushall())
         self.call(self.redis.xgroup_create(QUEUE.stream, QUEUE.group, id="0", mkstream=True))
-        self.call(self.scripts["one"].create(NewJob(JOB, "tool", "{}", 3600, "key"), 10))
+        self.call(self.scripts["one"].create(NewStreamJob(JOB, "tool", "{}", 3600, "key"), 10))
         ((self.message, _),) = self.call(self.redis.xrange(QUEUE.stream))
 
     @rule()
     def create_again(self) -> None:
-        repeated = self.call(self.scripts["one"].create(NewJob("another", "tool", "{}", 60, "key"), 10))
+        repeated = self.call(self.scripts["one"].create(NewStreamJob("another", "tool", "{}", 60, "key"), 10))
         assert (repeated.job_id, repeated.is_known) == (JOB, True)
 
     @rule(consumer=consumers)
@@ -97,7 +97,7 @@ class StreamContract(RuleBasedStateMachine):
     @delivered
     @rule(consumer=consumers, status=st.sampled_from(ENDS), result=st.sampled_from(('{"a":1}', '{"a":2}')))
     def finish(self, consumer: str, status: str, result: str) -> None:
-        end = End(JobStatus(status), result, "", result)
+        end = StreamEnd(StreamJobStatus(status), result, "", result)
         expected = self.job.finish(consumer, status, result)
         assert self.call(self.scripts[consumer].finish(self.message, JOB, end)) == expected
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from euterpe.bridges.adapter import BridgeError, Failure, ForeignUnavailable, Lease, Told
+from euterpe.bridges.adapter import BridgeError, ForeignFailure, ForeignLease, ForeignUnavailable, Told
 from euterpe.bridges.stream_jobs import TASKS, job_key
 from euterpe.bridges.streams import StreamsAdapter
 from tests.bridges.stream_driver import (
@@ -40,7 +40,7 @@ def test_a_job_runs_and_its_message_stays_pending_until_the_terminal_event(produ
             assert job.source_ref == f"stream:jobs%3Astream:{job_id}"
             assert producer.fields(job_id)["status"] == "running"
             await taker.progress(job, 41.666)
-            assert await taker.beat([job]) == [Lease.HELD]
+            assert await taker.beat([job]) == [ForeignLease.HELD]
             assert producer.types(job_id) == ["queued", "running", "progress"]
             assert producer.pending() == 1
             assert await taker.succeed(job, RESULT) is Told.DONE
@@ -71,14 +71,16 @@ def test_a_failure_is_an_error_with_its_code(producer: Producer) -> None:
     async def run() -> None:
         async with adapter(producer.server) as taker:
             job_id = await producer.create(task="chat")
-            failure = Failure("task_not_supported", "no mapping for the task chat", retry=False)
+            failure = ForeignFailure("task_not_supported", "no mapping for the task chat", retry=False)
             assert await taker.fail(await take_one(taker), failure) is Told.DONE
             error = {"code": "task_not_supported", "message": "no mapping for the task chat"}
             fields = producer.fields(job_id)
             assert (fields["status"], fields["result"], json.loads(fields["error"])) == ("error", "", error)
             assert json.loads(producer.events(job_id)[-1]["data"]) == error
             canceled = await producer.create()
-            await taker.fail(await take_one(taker), Failure("canceled", "by the operator", retry=False))
+            await taker.fail(
+                await take_one(taker), ForeignFailure("canceled", "by the operator", retry=False)
+            )
             assert (producer.fields(canceled)["status"], producer.types(canceled)[-1]) == ("canceled",) * 2
 
     asyncio.run(run())
@@ -137,7 +139,7 @@ def test_a_canceled_job_stays_canceled(producer: Producer) -> None:
             job_id = await producer.create()
             job = await take_one(taker)
             await taker._scripts.cancel(job_id, "{}", "{}")
-            assert await taker.beat([job]) == [Lease.CANCELED]
+            assert await taker.beat([job]) == [ForeignLease.CANCELED]
             assert await taker.succeed(job, RESULT) is Told.DONE
             assert (producer.fields(job_id)["status"], producer.fields(job_id)["result"]) == ("canceled", "")
             assert producer.types(job_id) == ["queued", "running", "canceled"]
@@ -154,7 +156,7 @@ def test_a_ttl_that_is_shorter_than_the_run_is_renewed_by_each_beat(producer: Pr
             with producer.server.client() as client:
                 for _ in range(2):  # each pause is longer than the TTL of 1 s
                     await asyncio.sleep(taker.beat_interval_s)
-                    assert await taker.beat([job]) == [Lease.HELD]
+                    assert await taker.beat([job]) == [ForeignLease.HELD]
                 assert client.pttl(job_key(job_id)) > 0
                 assert client.pttl(job_key(job_id) + ":events") > 0
                 assert await taker.succeed(job, RESULT) is Told.DONE
@@ -174,7 +176,7 @@ def test_the_job_of_a_silent_consumer_is_taken_over_and_reported_once(producer: 
             stale = await take_one(first)
             job = await take_one(second)  # `first` sends no beats
             assert job == stale
-            assert await first.beat([stale]) == [Lease.LOST]
+            assert await first.beat([stale]) == [ForeignLease.LOST]
             assert await first.succeed(stale, {"of": "first"}) is Told.LOST
             await first.progress(stale, 50)
             assert producer.types(job_id) == ["queued", "running"]
@@ -194,7 +196,7 @@ def test_beats_keep_a_message_from_other_consumers(producer: Producer) -> None:
             job = await take_one(holder)
             with producer.server.client() as client:
                 for _ in range(20):
-                    assert await holder.beat([job]) == [Lease.HELD]
+                    assert await holder.beat([job]) == [ForeignLease.HELD]
                     (row,) = client.xpending_range(QUEUE.stream, QUEUE.group, "-", "+", 10)
                     assert (row["consumer"], row["times_delivered"]) == (holder.consumer, 1)
             del other
@@ -209,7 +211,7 @@ def test_a_process_does_not_take_its_own_job_twice(producer: Producer) -> None:
             job = await take_one(taker)
             await asyncio.sleep(0.05)
             assert await taker.take(1, 0) == []
-            assert await taker.beat([job]) == [Lease.HELD]
+            assert await taker.beat([job]) == [ForeignLease.HELD]
 
     asyncio.run(run())
 
@@ -266,7 +268,7 @@ def test_a_removed_job_is_not_created_again(producer: Producer) -> None:
             job_id = await producer.create()
             job = await take_one(taker)
             expire_now(producer.server, job_id)
-            assert await taker.beat([job]) == [Lease.HELD]
+            assert await taker.beat([job]) == [ForeignLease.HELD]
             await taker.progress(job, 10)
             assert await taker.succeed(job, RESULT) is Told.GONE
             assert producer.pending() == 0
@@ -282,7 +284,7 @@ def test_after_flushall_nothing_of_the_old_jobs_comes_back_and_new_jobs_are_take
             job = await take_one(taker)
             with producer.server.client() as client:
                 client.flushall()
-            assert await taker.beat([job]) == [Lease.HELD]
+            assert await taker.beat([job]) == [ForeignLease.HELD]
             assert await taker.succeed(job, RESULT) is Told.GONE
             assert await taker.take(1, 0) == []
             assert (producer.fields(job_id), producer.events(job_id)) == ({}, [])

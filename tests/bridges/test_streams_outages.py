@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.bridges.adapter import ForeignUnavailable, Lease, Told
+from euterpe.bridges.adapter import ForeignLease, ForeignUnavailable, Told
 from tests.bridges.stream_driver import Producer, adapter, take_one, until_available
 from tests.redis_server import RedisServer
 
@@ -29,7 +29,7 @@ def test_a_killed_redis_in_the_middle_of_a_job_costs_nothing(own_redis: RedisSer
             with pytest.raises(ForeignUnavailable):
                 await taker.take(1, 0)
             own_redis.restart()
-            assert await until_available(lambda: taker.beat([job])) == [Lease.HELD]
+            assert await until_available(lambda: taker.beat([job])) == [ForeignLease.HELD]
             assert await taker.take(1, 0) == []
             assert await taker.succeed(job, {}) is Told.DONE
             assert producer.types(job_id) == ["queued", "running", "done"]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from euterpe.bridges.adapter import Failure
+from euterpe.bridges.adapter import ForeignFailure
 from euterpe.bridges.stream_jobs import events_key
 from euterpe.gateway.service import GatewayLimits
 from tests.bridges.stream_driver import adapter, expire_now, take_one
@@ -20,7 +20,7 @@ def finish(gateway: GatewayClient, *percents: float, fails: bool = False) -> Non
             for percent in percents:
                 await taker.progress(job, percent)
             if fails:
-                await taker.fail(job, Failure("decode_failed", "no frame", retry=False))
+                await taker.fail(job, ForeignFailure("decode_failed", "no frame", retry=False))
             else:
                 await taker.succeed(job, {"outputs": []})
 

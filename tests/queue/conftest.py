@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import pytest
 import sqlalchemy as sa
 
-from euterpe.queue import Job, Queue
+from euterpe.queue import Queue, ReservedJob
 from euterpe.store.engine.database import Database
 from euterpe.store.tables import queue_jobs
 from tests.clock import SettableClock
@@ -25,10 +25,10 @@ class Caller:
     def publish(self, payload: Any = None, **options: Any) -> str:
         return self.queue.publish(queue=NAME, payload={"n": 1} if payload is None else payload, **options)
 
-    def job(self, **options: Any) -> Job:
+    def job(self, **options: Any) -> ReservedJob:
         """Reserve a job, which must be there."""
         found = self.queue.reserve(queue=NAME, **options)
-        assert isinstance(found, Job), found
+        assert isinstance(found, ReservedJob), found
         return found
 
     def nothing(self) -> bool:
@@ -49,7 +49,7 @@ class Lease(TypedDict):
     lease_token: str
 
 
-def lease(job: Job) -> Lease:
+def lease(job: ReservedJob) -> Lease:
     """Return the arguments that prove the claim of a job."""
     return {"queue": NAME, "job_id": job.job_id, "lease_token": job.lease_token}
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.queue import Job, NotActive, Queue, TokenMismatch
+from euterpe.queue import NotActive, Queue, ReservedJob, TokenMismatch
 from euterpe.store.engine.database import Database
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.tables import queue_jobs
@@ -63,7 +63,7 @@ def consume(parent: ParentChannel, url: str, plan: Plan) -> None:
                     queue.reap_expired(queue=NAME)
                     queue.promote_delayed(queue=NAME)
                 job = queue.reserve(queue=NAME)
-                if not isinstance(job, Job):
+                if not isinstance(job, ReservedJob):
                     queue.reap_expired(queue=NAME)
                     queue.promote_delayed(queue=NAME)
                     parent.report(Idle())
@@ -78,7 +78,7 @@ def consume(parent: ParentChannel, url: str, plan: Plan) -> None:
                 pause.wait(0.02)
 
 
-def _end(parent: ParentChannel, queue: Queue, job: Job, *, fails: bool) -> None:
+def _end(parent: ParentChannel, queue: Queue, job: ReservedJob, *, fails: bool) -> None:
     try:
         queue.heartbeat(queue=NAME, job_id=job.job_id, lease_token=job.lease_token)
         if fails:

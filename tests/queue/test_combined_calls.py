@@ -3,9 +3,9 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from euterpe.queue import Job, NotActive, Queue, TokenMismatch
+from euterpe.queue import NotActive, Queue, ReservedJob, TokenMismatch
 from euterpe.store.engine.database import Database
-from euterpe.store.queue_jobs.reports import AttemptEnd, Lease, Reports
+from euterpe.store.queue_jobs.reports import QueueAttemptEnd, QueueLease, Reports
 from euterpe.store.queue_jobs.rows import QueueJobRows
 from tests.clock import SettableClock
 from tests.queue.conftest import NAME, Caller
@@ -23,7 +23,7 @@ def test_threads_reserve_and_ack_each_job_once(caller: Caller) -> None:
         acked = []
         while sum(map(len, done)) < THREADS * EACH:
             job = caller.queue.reserve(queue=NAME)
-            if isinstance(job, Job):
+            if isinstance(job, ReservedJob):
                 caller.queue.ack_success(queue=NAME, job_id=job.job_id, lease_token=job.lease_token)
                 acked.append(job.job_id)
                 done.append([job.job_id])
@@ -41,10 +41,10 @@ def test_a_batch_of_reservations_keeps_the_limits_of_groups(caller: Caller) -> N
         for number in range(5):
             caller.publish(job_id=f"{gid} {number}", gid=gid, group_limit=limit)
     with ThreadPoolExecutor(THREADS) as pool:
-        jobs: list[Job] = []
+        jobs: list[ReservedJob] = []
         for _ in range(4):
             found = pool.map(lambda _: caller.queue.reserve(queue=NAME), range(THREADS))
-            jobs += [job for job in found if isinstance(job, Job)]
+            jobs += [job for job in found if isinstance(job, ReservedJob)]
     assert Counter(job.gid for job in jobs) == LIMITS
 
 
@@ -54,16 +54,16 @@ def test_a_batch_of_ends_answers_each_owner(url: str, clock: SettableClock) -> N
             queue.publish(queue=NAME, payload={}, job_id=str(number), max_attempts=1 + number % 2)
         jobs = [queue.reserve(queue=NAME) for _ in range(4)]
     database = Database(url, clock)
-    held = [Lease(NAME, job.job_id, job.lease_token) for job in jobs if isinstance(job, Job)]
-    forged = Lease(NAME, held[0].job_id, "forged")
+    held = [QueueLease(NAME, job.job_id, job.lease_token) for job in jobs if isinstance(job, ReservedJob)]
+    forged = QueueLease(NAME, held[0].job_id, "forged")
     answers = Reports(QueueJobRows(database)).end(
         [
-            AttemptEnd(forged),
-            AttemptEnd(held[0]),
-            AttemptEnd(held[0]),  # a second ack of the same owner
-            AttemptEnd(held[1], has_failed=True),
-            AttemptEnd(held[2], has_failed=True),
-            AttemptEnd(Lease(NAME, "unknown", "t")),
+            QueueAttemptEnd(forged),
+            QueueAttemptEnd(held[0]),
+            QueueAttemptEnd(held[0]),  # a second ack of the same owner
+            QueueAttemptEnd(held[1], has_failed=True),
+            QueueAttemptEnd(held[2], has_failed=True),
+            QueueAttemptEnd(QueueLease(NAME, "unknown", "t")),
         ]
     )
     database.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.queue import Job, JobContext, NotActive, Queue
+from euterpe.queue import JobContext, NotActive, Queue, ReservedJob
 from euterpe.store.errors import StoreUnavailable
 from tests.queue.conftest import NAME
 
@@ -119,7 +119,7 @@ def test_a_long_handler_keeps_its_lease_by_heartbeats(queue: Queue) -> None:
 
 def test_a_consumer_promotes_and_reaps_by_itself(queue: Queue) -> None:
     publish(queue, job_id="abandoned", timeout_ms=1, backoff_ms=0)
-    assert isinstance(queue.reserve(queue=NAME), Job)
+    assert isinstance(queue.reserve(queue=NAME), ReservedJob)
     publish(queue, job_id="delayed", due_ms=queue.now_ms() + 200)
     seen: set[str] = set()
 
@@ -147,7 +147,7 @@ def test_a_lost_lease_tells_the_handler_and_is_not_acked(queue: Queue) -> None:
     in_an_hour = queue.now_ms() + 3_600_000
     assert queue.reap_expired(queue=NAME, now_ms_override=in_an_hour) == 1
     owner = queue.reserve(queue=NAME, now_ms_override=in_an_hour)
-    assert isinstance(owner, Job)
+    assert isinstance(owner, ReservedJob)
     consuming.join()
     assert told.is_set()
     queue.ack_success(queue=NAME, job_id=owner.job_id, lease_token=owner.lease_token)
@@ -170,7 +170,7 @@ def test_a_drained_consumer_finishes_its_job_and_takes_no_other(queue: Queue) ->
     go_on.set()
     consuming.join()
     following = queue.reserve(queue=NAME)
-    assert isinstance(following, Job)
+    assert isinstance(following, ReservedJob)
     assert following.job_id == "next"
     assert queue.reserve(queue=NAME) is None
 
@@ -193,7 +193,7 @@ def test_without_drain_a_consumer_leaves_at_once(queue: Queue) -> None:
     in_an_hour = queue.now_ms() + 3_600_000
     assert queue.reap_expired(queue=NAME, now_ms_override=in_an_hour) == 1
     again = queue.reserve(queue=NAME, now_ms_override=in_an_hour)
-    assert isinstance(again, Job)
+    assert isinstance(again, ReservedJob)
     assert (again.job_id, again.attempt) == (job_id, 2)
 
 
@@ -280,5 +280,5 @@ def test_a_signal_drains_the_program(queue: Queue, url: str, number: signal.Sign
     program.send_signal(number)
     printed, _ = program.communicate("\n", SLOW_S)
     assert (printed.splitlines()[-2:], program.returncode) == (["finished", "left"], 0)
-    assert isinstance(queue.reserve(queue=NAME), Job)  # the second job was not taken
+    assert isinstance(queue.reserve(queue=NAME), ReservedJob)  # the second job was not taken
     assert queue.reserve(queue=NAME) is None

@@ -5,7 +5,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from euterpe.queue import Job, Queue
+from euterpe.queue import Queue, ReservedJob
 from euterpe.store.engine.database import Database
 from tests.clock import SettableClock
 from tests.queue.conftest import NAME, Caller, lease
@@ -18,11 +18,11 @@ def publish(caller: Caller, *ids: str, gid: str | None = "g", limit: int = 0) ->
         caller.publish(job_id=job_id, gid=gid, group_limit=limit, backoff_ms=0)
 
 
-def reserved(caller: Caller) -> list[Job]:
+def reserved(caller: Caller) -> list[ReservedJob]:
     """Reserve all jobs that can be reserved."""
     found = []
     while (job := caller.queue.reserve(queue=NAME)) is not None:
-        assert isinstance(job, Job)
+        assert isinstance(job, ReservedJob)
         found.append(job)
     return found
 
@@ -93,7 +93,7 @@ def test_groups_of_two_queues_are_two_groups(caller: Caller) -> None:
     publish(caller, "1")
     caller.queue.publish(queue="other", payload={}, gid="g")
     assert caller.job().job_id == "1"
-    assert isinstance(caller.queue.reserve(queue="other"), Job)
+    assert isinstance(caller.queue.reserve(queue="other"), ReservedJob)
 
 
 def check_admission_waits(url: str, clock: SettableClock) -> None:
@@ -105,7 +105,7 @@ def check_admission_waits(url: str, clock: SettableClock) -> None:
     with Queue(url, clock=clock) as reserving, Queue(url, clock=clock) as ending:
         ids = [reserving.publish(queue=NAME, payload={}, gid="g", group_limit=2) for _ in range(3)]
         first = reserving.reserve(queue=NAME)
-        assert isinstance(first, Job)
+        assert isinstance(first, ReservedJob)
         threads: list[threading.Thread] = []
 
         def end_meanwhile(_: sa.Connection) -> None:
@@ -120,8 +120,8 @@ def check_admission_waits(url: str, clock: SettableClock) -> None:
         second = reserving.reserve(queue=NAME)
         threads[0].join()
         third = reserving.reserve(queue=NAME)
-        assert isinstance(second, Job)
-        assert isinstance(third, Job)
+        assert isinstance(second, ReservedJob)
+        assert isinstance(third, ReservedJob)
         assert [first.job_id, second.job_id, third.job_id] == ids
 
 

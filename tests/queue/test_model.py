@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from euterpe.queue import Job, NotActive, Paused, Queue, TokenMismatch
+from euterpe.queue import NotActive, Paused, Queue, ReservedJob, TokenMismatch
 from euterpe.store.engine.database import Database
 from euterpe.store.tables import queue_jobs
 from tests.clock import SettableClock
@@ -33,7 +33,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = Queue(self.url, clock=self.clock)
         self.database = Database(self.url)
         self.model = Model()
-        self.claims: list[Job] = []
+        self.claims: list[ReservedJob] = []
         self.published = 0
 
     def teardown(self) -> None:
@@ -96,7 +96,7 @@ class QueueMachine(RuleBasedStateMachine):
         expected = self.model.next()
         assert (found and found.status == "JOB" and found.job_id) == (expected and expected.job_id)
         if expected is not None:
-            assert isinstance(found, Job)
+            assert isinstance(found, ReservedJob)
             self.model.claim(expected, found.lease_token, self.clock.now_ms)
             assert (found.attempt, found.lock_until_ms) == (expected.attempts, expected.lease_ends)
             self.claims.append(found)
@@ -141,7 +141,7 @@ class QueueMachine(RuleBasedStateMachine):
         self._report(data.draw(st.sampled_from(self.claims)), ack, self.queue.ack_fail)
 
     def _report(
-        self, claim: Job, report: Callable[[Lease, ModelJob], None], refused: Callable[..., object]
+        self, claim: ReservedJob, report: Callable[[Lease, ModelJob], None], refused: Callable[..., object]
     ) -> None:
         job = self.model.jobs[claim.job_id]
         if job.token == claim.lease_token:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from euterpe.domain.errors import InvalidSpec
-from euterpe.queue import Job, NotActive, Paused, Queue, TokenMismatch
+from euterpe.queue import NotActive, Paused, Queue, ReservedJob, TokenMismatch
 from tests.clock import SettableClock
 from tests.queue.conftest import NAME, Caller, lease
 
@@ -30,7 +30,7 @@ def test_the_base_is_the_name_in_braces() -> None:
 
 def test_a_queue_and_its_base_are_the_same_queue(queue: Queue) -> None:
     queue.publish(queue="{mails}", payload={})
-    assert isinstance(queue.reserve(queue="mails"), Job)
+    assert isinstance(queue.reserve(queue="mails"), ReservedJob)
 
 
 def test_now_is_milliseconds_since_the_epoch() -> None:
@@ -105,7 +105,7 @@ def test_queues_do_not_share_ids(queue: Queue) -> None:
         queue.publish(queue=name, payload=[name], job_id=job_id)
     for name in ("a/b", "a"):
         job = queue.reserve(queue=name)
-        assert isinstance(job, Job)
+        assert isinstance(job, ReservedJob)
         assert json.loads(job.payload) == [name]
 
 

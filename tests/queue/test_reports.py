@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from euterpe.queue import Job, NotActive, Queue, TokenMismatch
+from euterpe.queue import NotActive, Queue, ReservedJob, TokenMismatch
 from tests.clock import SettableClock
 from tests.queue.conftest import NAME, lease
 
@@ -32,7 +32,7 @@ def check_reaped(url: str, clock: SettableClock, report: str) -> None:
     with Queue(url, clock=clock) as slow, Queue(url, clock=clock) as other:
         other.publish(queue=NAME, payload={})
         job = slow.reserve(queue=NAME)
-        assert isinstance(job, Job)
+        assert isinstance(job, ReservedJob)
         clock.advance(TIMEOUT_MS + 1)
         before_its_write(slow, lambda: other.reap_expired(queue=NAME))
         with pytest.raises(NotActive):
@@ -43,14 +43,14 @@ def check_taken_over(url: str, clock: SettableClock, report: str) -> None:
     with Queue(url, clock=clock) as slow, Queue(url, clock=clock) as other:
         other.publish(queue=NAME, payload={}, backoff_ms=0)
         job = slow.reserve(queue=NAME)
-        assert isinstance(job, Job)
+        assert isinstance(job, ReservedJob)
         clock.advance(TIMEOUT_MS + 1)
-        taken: list[Job] = []
+        taken: list[ReservedJob] = []
 
         def take_over() -> None:
             other.reap_expired(queue=NAME)
             found = other.reserve(queue=NAME)
-            assert isinstance(found, Job)
+            assert isinstance(found, ReservedJob)
             taken.append(found)
 
         before_its_write(slow, take_over)

@@ -91,7 +91,7 @@ def make(facts: Facts, options: Options) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Queue:
+class QueueOfRequesters:
     """The requesters of one queue."""
 
     name: str
@@ -129,12 +129,12 @@ class Queue:
         return max(found, key=lambda row: (row["waiting_ratio"], row["requester"]), default=None)
 
 
-def by_queue(rows: Iterable[Row]) -> list[Queue]:
+def by_queue(rows: Iterable[Row]) -> list[QueueOfRequesters]:
     """Return the rows grouped by queue, the queue with the most jobs first."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["queue"], []).append(row)
-    queues = [Queue(name, own) for name, own in found.items()]
+    queues = [QueueOfRequesters(name, own) for name, own in found.items()]
     return sorted(queues, key=lambda queue: (-queue.jobs, queue.name))
 
 
@@ -149,7 +149,7 @@ def section(results: Results) -> Section:
     )
 
 
-def _answer(queues: Sequence[Queue]) -> str:
+def _answer(queues: Sequence[QueueOfRequesters]) -> str:
     compared = [queue for queue in queues if queue.jain is not None]
     if not compared:
         return (
@@ -169,7 +169,7 @@ def _more(names: Sequence[str]) -> str:
     return f" and {len(names) - _LISTED} other queues" if len(names) > _LISTED else ""
 
 
-def _comparison(queue: Queue) -> str:
+def _comparison(queue: QueueOfRequesters) -> str:
     jain, count = queue.jain or 0.0, len(queue.compared)
     evenly = (
         f"Queue {queue.name}: between {count} requesters waiting is shared "
@@ -194,7 +194,7 @@ def waiting(row: Row) -> str:
     )
 
 
-def _evidence(queues: Sequence[Queue]) -> Html:
+def _evidence(queues: Sequence[QueueOfRequesters]) -> Html:
     title = "Waiting of the 95th percentile, by queue and requester"
     listed = queues[:_LISTED]
     each = max(3, _DRAWN // len(listed))

@@ -6,7 +6,7 @@ from euterpe.store.engine.combined_writes import CombinedWrites
 from euterpe.store.queue_jobs.caller_clock import CallerClock
 from euterpe.store.queue_jobs.claims import Reservations, Reserved
 from euterpe.store.queue_jobs.publishing import NewQueueJob, Publishing
-from euterpe.store.queue_jobs.reports import AttemptEnd, Reports
+from euterpe.store.queue_jobs.reports import QueueAttemptEnd, Reports
 from euterpe.store.queue_jobs.rows import QueueJobRows
 
 
@@ -31,7 +31,7 @@ class CombinedCalls:
     def reserve(self, queue: str, now_ms: int) -> Reserved:
         return self._reserves.write((queue, now_ms))
 
-    def end(self, end: AttemptEnd, now_ms: int) -> int | None:
+    def end(self, end: QueueAttemptEnd, now_ms: int) -> int | None:
         end.lease.check()
         return self._ends.write((end, now_ms))
 
@@ -44,6 +44,6 @@ class CombinedCalls:
         with self._clock.at(now_ms):
             return self._reservations.reserve(queue, len(calls))
 
-    def _end(self, calls: Sequence[tuple[AttemptEnd, int]]) -> Sequence[int | Exception | None]:
+    def _end(self, calls: Sequence[tuple[QueueAttemptEnd, int]]) -> Sequence[int | Exception | None]:
         with self._clock.at(calls[0][1]):
             return self._reports.end([end for end, _ in calls])

@@ -25,7 +25,7 @@ MAX_ERROR = 1_000  # characters of an error that are stored
 
 
 @dataclass(frozen=True)
-class Lease:
+class QueueLease:
     """What a caller holds: the job and the token of its claim."""
 
     queue: str
@@ -43,10 +43,10 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class AttemptEnd:
+class QueueAttemptEnd:
     """The end of an attempt: a success, or a failure with its error."""
 
-    lease: Lease
+    lease: QueueLease
     has_failed: bool = False
     error: str | None = None
 
@@ -61,7 +61,7 @@ class Reports:
         self._rows, self._database = rows, rows.database
         self._read = _read_statement()
 
-    def heartbeat(self, lease: Lease) -> int:
+    def heartbeat(self, lease: QueueLease) -> int:
         """Extend the lease to the job's timeout from now; return its new end.
 
         An expired lease that was not reaped is extended, too: nobody else has owned the job since.
@@ -76,7 +76,7 @@ class Reports:
                 raise self._reason(connection, lease)
             return int(beaten[0].lease_expires_at)
 
-    def end(self, ends: Sequence[AttemptEnd]) -> list[int | Exception | None]:
+    def end(self, ends: Sequence[QueueAttemptEnd]) -> list[int | Exception | None]:
         """End attempts; return for each the time of the next attempt, or None if the job has ended.
 
         An exception is the answer to an owner that has lost its lease.
@@ -104,7 +104,7 @@ class Reports:
                     answers[number] = None if one.lane is Lane.REST else int(row.available_at)
         return [answers[number] for number in range(len(ends))]
 
-    def _reason(self, connection: sa.Connection, lease: Lease) -> Exception:
+    def _reason(self, connection: sa.Connection, lease: QueueLease) -> Exception:
         """Return the error of a lease that was lost since the row was read."""
         row = connection.execute(self._read, as_parameter([{"key": lease.key}])).first()
         try:
@@ -115,7 +115,7 @@ class Reports:
         return NotActive(lease.queue, lease.job_id)
 
 
-def _owned(row: AnyRow | None, lease: Lease) -> AnyRow:
+def _owned(row: AnyRow | None, lease: QueueLease) -> AnyRow:
     """Return the row of the job; raise unless this lease owns the job."""
     if row is None or row.worker_id is None:
         raise NotActive(lease.queue, lease.job_id)
