@@ -42,12 +42,12 @@ def is_release_reason(code: ErrorCode) -> bool:
 
 def _bound(code: ErrorCode) -> str:
     if not code.release.is_bounded:
-        return "always"
+        return f"for a week: after {ReleaseLimits().least_bounded} times and 7 days, each is charged"
     limits = ReleaseLimits()
     hours = (limits.rollout_ms if code.release is Release.ROLLOUT else limits.elsewhere_ms) // _HOUR_MS
     time = f"{hours // 24} days" if hours >= 48 else f"{hours} h"
     end = "with this code" if code.final is code else f"with `{code.final}`"
-    return f"{limits.least_bounded} times and for {time}; then the job fails {end}"
+    return f"at least {limits.least_bounded} times and for at least {time}; then the job fails {end}"
 
 
 def problems() -> str:

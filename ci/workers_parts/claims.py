@@ -18,7 +18,8 @@ _IDLE_PER_SECOND, _IDLE_JOB_S = 10.0, 0.5
 # The share of workers that are busy. With 1,000 workers and 100 jobs a second, a job takes 6 s on average.
 # About one job in ten takes long enough for a heartbeat.
 _BUSY_SHARE = 0.6
-_SETTLING_S = 2.0  # for the first claims of all workers, and the statistics of their database sessions
+# Until then, all workers have made their first claims, and Postgres has counted the transactions of these.
+_SETTLING_S = 2.0
 _SPARE_S = 60.0  # a measurement that takes this much longer than planned fails
 
 

@@ -105,7 +105,7 @@ class ForeignAdapter(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Close all connections. Jobs that are still held run into the end of their leases."""
+        """Close all connections. Other bridges take the jobs that are still held when their leases expire."""
         ...
 
 

@@ -69,7 +69,7 @@ class Placeholder:
         return MappingRefused(FieldError(tuple(self.path.split(".")), problem))
 
     def segment(self, job: ForeignJob) -> str:
-        """Return the value as a part between two slashes of the path of an output.
+        """Return the value, escaped, as one segment of an output's path.
 
         Different values give different parts, and none is `.` or `..`. The percent sign of an escape is
         escaped itself, because the path of a URL is decoded once: the name of the object has the escape.
@@ -122,7 +122,7 @@ class Template:
 
     @property
     def constant(self) -> str | None:
-        """Return the text of a template without placeholders, or None."""
+        """Return the text if the template has no placeholders, else None."""
         return None if self.placeholders else "".join(map(str, self.parts))
 
     def text(self, job: ForeignJob) -> str:

@@ -58,7 +58,7 @@ def revoke(worker: Worker) -> None:
 
 
 def _find(store: Store, name_or_id: str) -> RequesterRow:
-    """Return the worker key. Raise NotFound for a requester's name or id."""
+    """Return the worker key. Raise NotFound if no worker key has this name or id."""
     for row in store.requesters.workers():
         if name_or_id in (row.name, row.requester_id):
             return row

@@ -69,7 +69,10 @@ class WaitingClaims:
         return [one for one in self.copies(claim_id) if one.is_claiming]
 
     def end(self, claim_id: str | None) -> list[Waiting]:
-        """Record that a claim is over. Remove and return its waits, except those whose claim is running."""
+        """Record that a claim is over. Remove and return the workers that wait with its id.
+
+        Workers for which a claim is running stay.
+        """
         if claim_id is None:
             return []
         self._remember(claim_id)

@@ -42,9 +42,10 @@ class ReleaseLimits:
     longest_pause_ms: int = 300_000
     # A job may be released this many times without a pause: workers that are stopped give their jobs back.
     most_without_pause: int = 3
-    # A job with one of `BOUNDED_CODES` fails permanently after this many releases, if this time has passed
-    # too. With the number alone, a job could fail while only most of the workers lack what it needs. With the
-    # time alone, a job could fail that waited in a long queue after its first release.
+    # A job with one of `BOUNDED_CODES` fails permanently after `least_bounded` releases over at least
+    # `elsewhere_ms` (or one of the two longer times below). With the number alone, a job could fail while
+    # only most of the workers lack what it needs. With the time alone, a job could fail that waited in a long
+    # queue after its first release.
     least_bounded: int = 20
     elsewhere_ms: int = 3_600_000
     # If all releases are of one worker, the others may be busy with long jobs, so the job waits longer.

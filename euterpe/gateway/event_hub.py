@@ -90,7 +90,8 @@ class Subscription:
 class EventHub:
     """The reader of all events of one process. Use it in one event loop.
 
-    `reader` must have one connection alone, whose id another connection names to end an XREAD early.
+    `reader` must have a single connection: `CLIENT UNBLOCK` with the id of this connection ends an XREAD
+    early.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class StreamContract(RuleBasedStateMachine):
     @delivered
     @rule(consumer=consumers)
     def reclaim(self, consumer: str) -> None:
-        """Take the message over. Redis may do that as soon as its holder is silent for a lease."""
+        """Take the message over, as a consumer does if its holder has sent no heartbeat for a whole lease."""
         found = self.call(self.redis.xautoclaim(QUEUE.stream, QUEUE.group, consumer, min_idle_time=0))
         assert bool(found[1]) == self.job.reclaim(consumer)
 

@@ -50,7 +50,7 @@ def test_it_serves_and_drains(redis_server: RedisServer, tmp_path: Path) -> None
             assert program.stop() == 0
             assert list(stream) == []  # the stream has ended in order
         assert "Traceback" not in "".join(program.log)
-        assert list(tmp_path.iterdir()) == []  # on the loopback address there is no database
+        assert list(tmp_path.iterdir()) == []  # a gateway on the loopback address makes no database
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def with_crop(film: bytes, width: int, height: int) -> bytes:
 
 
 def with_edits(film: bytes, edits: Sequence[tuple[int, int]]) -> bytes:
-    """Return the film with this edit list in each track: durations in milliseconds, and times of the media.
+    """Return the film with this edit list in each track: pairs of duration in milliseconds and media time.
 
     The index must be the last box, as in `with_outside_data`.
     """

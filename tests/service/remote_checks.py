@@ -105,7 +105,7 @@ def _account(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> Figures:
             case "succeeded" | "released":
                 causes[attempt.outcome] += 1
             case "requeued" | "failed":
-                # If the answer to a failure was lost, a killed worker does not repeat the report.
+                # A worker that is killed before it gets the answer to its report does not repeat the report.
                 is_answered = ("fail", attempt_id) in fleet.proxy.ends
                 assert is_answered or attempt.worker_id in hurt, f"no-burnt-attempt: {attempt}"
                 assert attempt.error["message"] == "wanted", f"no-burnt-attempt: {attempt}"

@@ -126,9 +126,9 @@ def frame_rate(video: StreamInfo, most: float | None) -> float | None:
 
 
 def burst_rate(video: StreamInfo, most: float | None) -> float | None:
-    """Return the rate to which bursts are thinned, or None if all pictures get a constant rate.
+    """Return the highest rate at which pictures are kept, or None if all pictures get a constant rate.
 
-    A source with a low mean rate may contain bursts too.
+    Even a source with a low mean rate may have more pictures per second for a short time.
     """
     return round(_tolerated_rate(video, most), 6) if frame_rate(video, most) is None else None
 

@@ -139,9 +139,10 @@ class Inbox:
         ]
         changed = 0
         while steps:
-            # A step that has locked rows is the last of its transaction. A single transaction would lock
-            # jobs after it has locked shares, and would lock groups in two rounds, so not in sorted order. It
-            # could deadlock with a transaction that locks jobs before shares.
+            # After a step that has locked rows, commit, and run the other steps in a new transaction. A
+            # single transaction would lock jobs after it has locked shares, and would lock groups in two
+            # rounds, so not in sorted order. It could deadlock with a transaction that locks jobs before
+            # shares.
             with self._database.transaction() as connection:
                 found = None
                 while steps and found is None:

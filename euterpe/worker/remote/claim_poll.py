@@ -25,8 +25,8 @@ _log = structlog.get_logger(__name__)
 # wake-up would otherwise abort the claim that the previous wake-up caused.
 _UNDISTURBED_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
-# A claim id is given up if it was not sent again for this time, because the worker is full, paused or
-# stopping.
+# A worker that is full, paused or stopping does not send a claim id again. After this time without a request,
+# the claim id is given up.
 _ABANDONED_S = 5.0
 _RELEASE_S = 2.0  # the time limit of a release; a failed release is tried again, or the lease expires
 _MOST_RELEASES = 16

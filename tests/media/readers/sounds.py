@@ -53,7 +53,7 @@ def sine_levels(media: Media, hertz: float, stream: int = 0) -> list[float]:
 
 
 def decibels(level: float) -> float:
-    """Return a level in decibels below the full level."""
+    """Return a level in decibels relative to full scale, which is 0."""
     return 20 * float(np.log10(max(level, 1e-6)))
 
 
