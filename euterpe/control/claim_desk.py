@@ -200,8 +200,9 @@ class ClaimDesk:
             batch = self._bounded(islice(filter(self._is_ready, self._waiting), self._at_once))
             for one in batch:
                 one.is_claiming = True
-            unsure = (one for one in self._waiting if one.is_new and not one.is_claiming) if batch else ()
-            looked_for = list(islice(unsure, self._most_jobs))
+            # Leave out urgent workers: the look alone would answer them without a claim.
+            unsure = (one for one in self._waiting if one.is_new and not (one.is_claiming or one.is_urgent))
+            looked_for = list(islice(unsure, self._most_jobs)) if batch else []
             for one in looked_for:
                 one.is_claiming = True
         return batch, looked_for

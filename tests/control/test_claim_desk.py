@@ -406,3 +406,13 @@ def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) ->
     assert max(claims.queues[:-1]) <= 64
     assert claims.queues[-1] == 100
     desk.stop()
+
+
+def test_workers_that_do_not_wait_all_get_a_claim(store: Store, claims: Claims) -> None:
+    """One claim serves fewer workers at first. Those that it only looks for must not be answered yet."""
+    job_ids = enqueue(store, 20)
+    desk = desk_of(store, claims, SELDOM)
+    waiting = [desk.enter(request(f"w{n}", claim_id=f"c{n}"), waits=False) for n in range(20)]
+    desk.start()
+    assert sorted(job_id for one in waiting for job_id in ids(one)) == sorted(job_ids)
+    desk.stop()
