@@ -30,6 +30,10 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 # No keys are generated. A wrong key in one of the two headers would not make a request invalid, because the
 # target's valid key is in the other header.
 SCHEMA.config.generation.update(with_security_parameters=False)
+# A worker of another protocol gets 426 before its other fields are validated: they may have other types.
+SCHEMA.config.checks.negative_data_rejection.expected_statuses = [
+    *("400", "401", "403", "404", "405", "406", "409", "415", "422", "426", "428", "429", "5xx")
+]
 OPERATIONS = {
     f"{method.upper()} {path}": SCHEMA[path][method]
     for path, methods in DOCUMENT["paths"].items()
