@@ -16,16 +16,19 @@ class OutageWatch:
         self.monotonic, self._least_s = monotonic, least_s
         self._lock = threading.Lock()
         self._began_at: float | None = None
+        self._succeeded_at = float("-inf")
         self.ended_at = float("-inf")
 
     def failed(self, began_at: float) -> None:
         """Record that a transaction found the database unavailable. It began at `began_at`."""
         with self._lock:
             if self._began_at is None:
-                self._began_at = began_at
+                # If another transaction has succeeded since, there was no outage before that success.
+                self._began_at = max(began_at, self._succeeded_at)
 
     def succeeded(self) -> None:
         """Record that a transaction was committed."""
+        self._succeeded_at = self.monotonic()
         if self._began_at is None:  # without the lock, because nearly every transaction ends here
             return
         with self._lock:
