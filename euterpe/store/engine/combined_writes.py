@@ -91,6 +91,16 @@ class CombinedWrites(Generic[T, R]):
 
     def _write(self, batch: Sequence[_Entry[T, R]]) -> None:
         try:
+            self._write_all(batch)
+        except BaseException:
+            # This caller was interrupted. No other caller may wait for ever.
+            _fail(
+                batch, StoreError("the caller that wrote this batch was interrupted; the result is unknown")
+            )
+            raise
+
+    def _write_all(self, batch: Sequence[_Entry[T, R]]) -> None:
+        try:
             answers = self._flush([entry.item for entry in batch])
             for entry, answer in zip(batch, answers, strict=True):
                 entry.settle(answer)
@@ -103,13 +113,7 @@ class CombinedWrites(Generic[T, R]):
             # One bad item must not fail the rest of its batch. The batch was rolled back, so write each item
             # in its own transaction.
             for entry in batch:
-                self._write([entry])
-        except BaseException:
-            # This caller was interrupted. No other caller may wait for ever.
-            _fail(
-                batch, StoreError("the caller that wrote this batch was interrupted; the result is unknown")
-            )
-            raise
+                self._write_all([entry])
 
 
 def _fail(batch: Sequence[_Entry[T, R]], error: Exception) -> None:
