@@ -26,6 +26,7 @@ from euterpe.bridges.counts import CountedJobs
 from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.requester_account import RequesterAccount
 from euterpe.bridges.row_watcher import RowWatcher
+from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.leased_job import Unavailable
@@ -76,10 +77,10 @@ class HeldJob:
     def cancel(self) -> None:
         self._canceled.set()
 
-    async def until(self, wait: Awaitable[None]) -> None:
+    async def until(self, wait: Awaitable[None], *, or_canceled: bool = True) -> None:
         """Wait for `wait`, or for a cancel of the producer. Raise `ForeignLeaseLost` if the lease is lost."""
         waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._lost.wait())]
-        if not self.is_canceled:
+        if or_canceled and not self.is_canceled:
             waits.append(asyncio.ensure_future(self._canceled.wait()))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -226,10 +227,20 @@ class Bridge:
             _log.warning("foreign_lease_lost", bridge=self.name, foreign_id=job.job_id)
         except asyncio.CancelledError:
             raise  # the drain hands the job back
-        except Exception as error:  # noqa: BLE001  the lease ends by itself, and the job is delivered again
+        except Exception as error:  # noqa: BLE001  the job is handed back, and delivered again
             self._counts.ended("error")
             _log.error("bridged_job_error", bridge=self.name, foreign_id=job.job_id, exc_info=error)
+            await self._hand_back_later(job)
         self._let_go(held)
+
+    async def _hand_back_later(self, job: ForeignJob) -> None:
+        """Hand a job back after an unexpected error. The pause keeps a lasting error from a busy loop."""
+        await asyncio.sleep(self._timings.database_s)
+        try:
+            await self._adapter.release(job)
+        except EuterpeError as error:
+            reason = str(error)
+            _log.warning("bridged_job_not_handed_back", bridge=self.name, foreign_id=job.job_id, error=reason)
 
     async def _attached(self, held: HeldJob) -> Attached | Rejected:
         """Return the row of the job. In an outage of the database, repeat while the lease holds."""
@@ -239,7 +250,7 @@ class Bridge:
                 outcome = await self._attacher.attach(held.job)
             except NoRoom:
                 pause_s, event = self._timings.no_room_s, "bridge_waits_for_quota"
-            except (StoreError, Unavailable) as error:
+            except (StoreError, Unavailable, KeyProviderUnavailable) as error:
                 pause_s, event = self._timings.database_s, f"bridge_cannot_attach: {error.code}"
             else:
                 if isinstance(outcome, Attached):
@@ -253,7 +264,8 @@ class Bridge:
             waits += 1
             if waits == 1:
                 _log.warning("bridged_job_waits", bridge=self.name, foreign_id=held.job.job_id, reason=event)
-            await held.until(asyncio.sleep(pause_s))
+            # A canceled job has no row to cancel yet: do not ask the database all the time.
+            await held.until(asyncio.sleep(pause_s), or_canceled=False)
 
     async def _reported(self, held: HeldJob, attached: Attached) -> Told:
         """Report the progress and the end of a row. Return what the foreign queue has answered to the end."""

@@ -46,6 +46,8 @@ def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
 def place_of(url: str) -> str:
     """Return the host and port, or the path of the socket. The URL itself may contain a password."""
     parts = urlsplit(url)
+    if "@" in url and "@" not in parts.netloc:
+        return "an address whose password has unescaped characters"
     return parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
 
 

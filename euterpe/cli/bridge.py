@@ -8,7 +8,7 @@ import typer
 
 from euterpe.cli.commands import AsJson, command, group, importing
 from euterpe.cli.output import json_document, out, table
-from euterpe.cli.serve import RunningParts, run_until_signal
+from euterpe.cli.serve import RunningParts, run_until_signal, stop_this_program
 from euterpe.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(
         from euterpe.wiring.bridges import RunningBridges
 
         bridges = _declared(settings, name)
-        parts = RunningBridges(settings, bridges, metrics_port=metrics_port)
+        parts = RunningBridges(settings, bridges, metrics_port=metrics_port, on_failure=stop_this_program)
 
     @contextmanager
     def started() -> Iterator[RunningParts]:

@@ -129,6 +129,11 @@ def run_until_signal(settings: Settings, program: AbstractContextManager[Running
         os._exit(1)  # the stuck worker's threads would keep the interpreter from exiting
 
 
+def stop_this_program() -> None:
+    """End `run_until_signal` from another thread."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _disable_core_dumps() -> None:
     """Prevent core dumps, because memory contains credentials.
 

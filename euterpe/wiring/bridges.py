@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -83,7 +83,10 @@ def open_adapter(bridge: BridgeConfig) -> ForeignAdapter:
 
 
 class RunningBridges:
-    """The bridges of one process. The creator must call `stop`."""
+    """The bridges of one process. The creator must call `stop`.
+
+    `on_failure` is called if a bridge ends with an error after the start: then all bridges have ended.
+    """
 
     is_stuck = False
 
@@ -94,7 +97,9 @@ class RunningBridges:
         *,
         metrics_port: int | None = None,
         timings: BridgeTimings | None = None,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_failure = on_failure
         self._settings, self._bridges = settings, bridges
         self._timings = timings or BridgeTimings(drain_s=settings.drain_timeout_ms / 1000)
         self._adapters = {bridge.name: open_adapter(bridge) for bridge in bridges}
@@ -132,15 +137,20 @@ class RunningBridges:
         except BaseException as error:  # noqa: BLE001  the starting thread raises it
             if self._ready.done():
                 _log.exception("bridges_ended")
+                self.is_stuck = True  # so that the program ends with an error
+                self._on_failure()
             else:
                 self._ready.set_exception(error)
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         made = [await self._made(bridge) for bridge in self._bridges]
-        tasks = [asyncio.ensure_future(bridge.run(self._stopping)) for bridge in made]
+        tasks = [asyncio.ensure_future(_run_one(bridge, self._stopping)) for bridge in made]
         self._ready.set_result(None)
-        await asyncio.gather(*tasks)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
 
     async def _made(self, bridge: BridgeConfig) -> Bridge:
         settings, store, calls = self._settings, self._store, self._calls
@@ -175,3 +185,12 @@ async def cancel_job(store: Store, calls: StoreCalls, job_id: str) -> None:
         await calls.run(partial(store.control.cancel, job_id))
     except (Conflict, NotFound):
         _log.info("bridged_job_had_ended", job_id=job_id)
+
+
+async def _run_one(bridge: Bridge, stopping: asyncio.Event) -> None:
+    """Run a bridge. If it fails, the others hand their jobs back, because the whole program must end."""
+    try:
+        await bridge.run(stopping)
+    except Exception:
+        stopping.set()
+        raise

@@ -31,7 +31,7 @@ _TOKEN_BYTES = 16
 
 
 @dataclass(frozen=True)
-class ReservedJob:
+class ClaimedQueueJob:
     """A claimed job. `lease_token` proves the claim until the lease is reaped."""
 
     job_id: str
@@ -49,7 +49,7 @@ class QueueIsPaused:
     """The queue is paused: no job is granted."""
 
 
-Reserved = ReservedJob | QueueIsPaused | None
+Reserved = ClaimedQueueJob | QueueIsPaused | None
 
 
 class Reservations:
@@ -88,8 +88,8 @@ def _claim(row: AnyRow, token: str) -> Transition:
     )
 
 
-def _reserved(row: AnyRow, held: AnyRow, token: str) -> ReservedJob:
-    return ReservedJob(
+def _reserved(row: AnyRow, held: AnyRow, token: str) -> ClaimedQueueJob:
+    return ClaimedQueueJob(
         row.job_id,
         row.payload,
         held.lease_expires_at,
