@@ -5,6 +5,7 @@ wait for the end of each process by its pidfd.
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ STEPS = (
     Step("loopback", "ffmpeg", outputs=("scored",)),
     Step("score", "read_quality_logs", outputs=("scored",)),
     Step("copy", "ffmpeg", outputs=("copied",)),
-    Step("copy-check", "packets_of_source", outputs=("copied",)),
+    Step("copy-check", "same_samples", outputs=("copied",)),
     Step("subtitles", "subtitles", outputs=("titled",)),
     Step("encryption", ENCRYPTION, outputs=("secret",)),
     Step("watermark-fetch", request=("GET", "logo.png"), phases=("fetching",), outputs=("marked",)),
@@ -292,8 +293,14 @@ def test_a_killed_worker_leaves_no_child_and_the_retry_makes_the_same_bytes(
 
 
 def await_held(worker: Program) -> None:
-    while not (line := worker.stdout_line()).startswith("held "):
-        assert line, "the worker has ended: " + "".join(worker.log[-20:])
+    """Wait until the worker blocks. Kill a worker that passes the step, because it would print no line."""
+    too_late = threading.Timer(TIMEOUT_S, worker.kill)
+    too_late.start()
+    try:
+        while not (line := worker.stdout_line()).startswith("held "):
+            assert line, "the worker has ended: " + "".join(worker.log[-20:])
+    finally:
+        too_late.cancel()
 
 
 def hold(installation: Installation, step: Step) -> Program:
