@@ -61,6 +61,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "client_key": None,
         "server_insecure": False,
         "profiles": None,
+        "bridges": None,
         "storage": {},
         "storage_roots": (),
         "storage_endpoints": (),

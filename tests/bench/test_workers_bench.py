@@ -87,10 +87,10 @@ def test_a_small_fleet_runs_all_jobs(installation: Installation) -> None:
     spec = parse_spec({**places, "profile": "h264-720p", "queue": "bench"})
     with installation.open() as store, installation.running("api", "--port", "0") as api:
         address = urlsplit(api.address())
-        key = store.requesters.create("worker", [Scope.WORKER]).api_key
+        keys = [store.requesters.create(f"worker-{n}", [Scope.WORKER]).api_key for n in range(5)]
         requester_id = store.requesters.create("requester").requester_id
         servers = [(str(address.hostname), int(address.port or 0))]
-        fleet = Fleet(servers, key, "bench", workers=5, job_s=0.02)
+        fleet = Fleet(servers, keys, "bench", workers=5, job_s=0.02)
         enqueuer = Enqueuer(store, spec, requester_id)
 
         async def scenario() -> list[float]:
@@ -110,7 +110,7 @@ def test_a_small_fleet_runs_all_jobs(installation: Installation) -> None:
 
 
 def test_a_fleet_that_does_not_end_in_time_is_reported() -> None:
-    fleet = Fleet([("127.0.0.1", free_port())], "key", "bench", workers=2, job_s=1.0)
+    fleet = Fleet([("127.0.0.1", free_port())], ["key"] * 2, "bench", workers=2, job_s=1.0)
 
     async def scenario() -> None:
         raise AssertionError("no worker could connect")

@@ -19,6 +19,12 @@ class OutageWatch:
         self._succeeded_at = float("-inf")
         self.ended_at = float("-inf")
 
+    @property
+    def is_on(self) -> bool:
+        """Return whether the database is in an outage, as far as this process knows."""
+        with self._lock:
+            return self._began_at is not None and self.monotonic() - self._began_at >= self._least_s
+
     def failed(self, began_at: float) -> None:
         """Record that a transaction found the database unavailable. It began at `began_at`."""
         with self._lock:

@@ -152,7 +152,8 @@ class Inbox:
 
     def _may_revoke(self) -> bool:
         outage = self._database.outage
-        is_recovered = outage.monotonic() >= outage.ended_at + self._outage_grace_s
+        # The transaction of this sweep may be the one that ends the outage, when it commits.
+        is_recovered = not outage.is_on and outage.monotonic() >= outage.ended_at + self._outage_grace_s
         return is_recovered and self._monotonic() >= self._revokes_from
 
     def _revoke_expired(self, connection: sa.Connection, limit: int) -> int | None:

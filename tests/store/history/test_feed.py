@@ -87,8 +87,8 @@ def test_figures_and_codes_come_out_of_the_documents(store: Store, history: Hist
         if job_id == good:
             advance(store, job, until=JobStatus.UPLOADING)
             outputs = [
-                {"duration_seconds": 59.5, "size_bytes": 3_000_000_000},
-                {"duration_seconds": None, "size_bytes": 7},
+                {"name": "a", "duration_seconds": 59.5, "size_bytes": 3_000_000_000},
+                {"name": "b", "duration_seconds": None, "size_bytes": 7},
             ]
             timings = {"encode_ms": 1200, "cpu_seconds": 1.25, "bytes_in": 5_000_000_000, "ffmpeg": "9.0.2"}
             store.inbox.advance(
