@@ -35,7 +35,7 @@ class SpecRules(Protocol):
 
 @dataclass(frozen=True)
 class JobRules:
-    """What decides how a foreign job becomes a spec."""
+    """The rules by which a foreign job becomes a spec."""
 
     mappings: Mapping[str, JobMapping]
     profiles: Profiles

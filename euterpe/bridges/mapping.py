@@ -34,7 +34,7 @@ _STAND_INS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class JobMapping:
-    """What becomes of the jobs with one name."""
+    """The mapping of the foreign jobs with one name."""
 
     name: str
     source: Template

@@ -1,4 +1,4 @@
-"""What all endpoints of the gateway share: Redis, its scripts, the event hub, limits, and authentication."""
+"""The parts that all endpoints of the gateway share: Redis, scripts, event hub, limits, authentication."""
 
 import re
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True)
 class JobContext:
-    """What a handler gets.
+    """The argument of a handler.
 
     `must_stop` is set when the lease is lost or when the consumer stops without draining. Another consumer
     may run the job then, so the handler should end soon; its result is dropped.
@@ -50,7 +50,7 @@ class JobContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How often a consumer polls, maintains its queue and sends heartbeats."""
+    """The intervals at which a consumer polls, maintains its queue and sends heartbeats."""
 
     poll_interval_s: float
     promote_interval_s: float

@@ -1,4 +1,4 @@
-"""What the owner of a queue job reports: it still works, it has succeeded, or it has failed.
+"""The reports of the owner of a queue job: it still works, it has succeeded, or it has failed.
 
 Each report is judged by its token and written under the fence of `claim_version`. The row is read without a
 lock: if the lease is reaped between the read and the write, the fence fails and the report is judged again.
@@ -26,7 +26,7 @@ MAX_ERROR = 1_000  # characters of an error that are stored
 
 @dataclass(frozen=True)
 class QueueLease:
-    """What a caller holds: the job and the token of its claim."""
+    """The claim of a caller: the job and its token."""
 
     queue: str
     job_id: str
