@@ -168,6 +168,19 @@ def test_the_menus_choose_quality_sound_and_subtitles(address: str) -> None:
         assert any("audio_deu" in url for url in watched.requested)
 
 
+def test_a_choice_that_stops_a_request_is_no_error(address: str) -> None:
+    """hls.js reports the stopped request as an error that is not fatal."""
+    with opened(address) as watched:
+        page = watched.page
+        with page.expect_request(lambda request: "240p" in request.url):
+            page.route("**/*240p*", lambda _: None)  # the first request is not answered
+            page.get_by_label("Quality").select_option(label="240p")
+        page.get_by_label("Quality").select_option(label="480p")
+        page.unroute("**/*240p*")
+        page.get_by_role("button", name="Play the film").click()
+        wait_until(page, "video.videoHeight === 480")
+
+
 def test_keys_play_seek_and_mute(address: str) -> None:
     with opened(address) as watched:
         page = watched.page

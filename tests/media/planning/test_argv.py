@@ -23,6 +23,7 @@ from tests.media.planning.facts import (
     VIDEO,
     argv_of,
     info,
+    long_film,
     measured,
     media_infos,
     planned,
@@ -73,7 +74,7 @@ _FILTERS = _words(
 )
 _FILTER_WORDS = _words(
     "PTS STARTPTS TB N t n w h strip_fps if lt eq st ld gt gte isnan quad floor prev_selected_t mode "
-    "pts prev_selected_pts round "
+    "pts prev_selected_pts round mod "
     "send_frame send_field deint interlaced exact start stop stop_mode clone end_frame start_time round down "
     "eof_action pass async all S end duration "
     "clock cclock "
@@ -176,6 +177,14 @@ def test_only_numbers_and_words_of_closed_lists_are_in_a_search(codec: str, fact
         return
     (search,) = made.measurements
     assert_no_foreign_text(search.outputs, [], measurement_arguments(made, search, FFMPEG))
+
+
+@pytest.mark.parametrize("seconds", [5.0, 20.0, 60.0, 600.0])
+def test_the_filters_of_vmaf_use_only_words_of_closed_lists(seconds: float) -> None:
+    """The filters depend on the length of the film."""
+    made = planned({**FILM, "audio": None, "measure": ["vmaf"]}, facts=long_film(seconds))
+    for command in made.commands:
+        assert_no_foreign_text(command.outputs, [], arguments(made, command, FFMPEG))
 
 
 @given(spec_lists, media_infos())

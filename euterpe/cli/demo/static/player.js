@@ -95,6 +95,8 @@ function open() {
   // A worker of hls.js would need a blob: URL, which the page's policy forbids. Only MPEG-TS needs a worker.
   const hls = new Hls({ enableWorker: false, capLevelToPlayerSize: true });
   hls.on(Hls.Events.ERROR, (_, { fatal, type, details }) => {
+    // A choice in a menu stops the requests of the former choice: that is no error.
+    if (details === Hls.ErrorDetails.INTERNAL_ABORTED) return;
     console.warn(type, details);
     if (fatal) report(`The film cannot be played: ${details}`);
   });
