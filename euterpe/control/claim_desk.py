@@ -154,9 +154,15 @@ class ClaimDesk:
         return has_left
 
     def give_up(self, waiting: Waiting) -> None:
-        """End a wait whose worker repeats its claim later. Jobs that were claimed keep the claim id."""
+        """End a wait whose worker repeats its claim later. Jobs that were claimed keep the claim id.
+
+        If a claim for the worker is running, the wait ends with this claim. So `end_claim` finds the wait,
+        and a release cannot come before the jobs that this claim takes.
+        """
         with self._lock:
-            self._waiting.remove(waiting)
+            waiting.is_given_up = True
+            if not waiting.is_claiming:
+                self._waiting.remove(waiting)
 
     def end_claim(self, claim_id: str) -> Sequence[Waiting]:
         """End the waits with this claim id.
@@ -227,13 +233,16 @@ class ClaimDesk:
             with self._lock:
                 for one in everyone:
                     one.is_new, one.is_claiming = one.request.claim_id is not None, False
+                given_up = [one for one in everyone if one.is_given_up and self._waiting.remove(one)]
+            for one in given_up:
+                one.jobs.set_exception(Unavailable("the claim failed; repeat it"))
             raise
         self.is_failing = False
         self._remember_empty(batch, found[: len(batch)])
         with self._lock:
             for one, result in zip(everyone, found, strict=True):
                 one.is_new = False
-                if not (result.jobs or result.is_repetition or one.is_urgent):
+                if not (result.jobs or result.is_repetition or one.is_urgent or one.is_given_up):
                     one.is_claiming = False
         for one, result in zip(everyone, found, strict=True):
             if one.is_claiming:
@@ -266,8 +275,9 @@ class ClaimDesk:
 
     def _answer(self, waiting: Waiting, jobs: Sequence[ClaimedJob]) -> None:
         with self._lock:
-            is_waiting = self._waiting.remove(waiting)  # the worker may have given up
-            left = self._waiting.end(waiting.request.claim_id) if is_waiting and not jobs else []
+            is_waiting = self._waiting.remove(waiting)  # the worker may have left
+            is_over = is_waiting and not (jobs or waiting.is_given_up)
+            left = self._waiting.end(waiting.request.claim_id) if is_over else []
         if is_waiting:
             waiting.jobs.set_result(jobs)
         for one in left:

@@ -22,6 +22,7 @@ class Waiting:
     is_new: bool = True  # True until the desk has looked for an earlier claim with the same id
     is_urgent: bool = False  # True to claim once even if the queues seem empty, and to answer with the result
     is_claiming: bool = False  # True while the desk claims for this worker
+    is_given_up: bool = False  # True to end the wait with the running claim, whatever its result
 
 
 class WaitingClaims:

@@ -380,6 +380,60 @@ def test_a_claim_that_was_given_up_may_be_repeated(store: Store, desk: ClaimDesk
     assert ids(desk.enter(request(claim_id="c1"))) == [job_id]
 
 
+def test_a_release_waits_for_a_claim_that_was_given_up(store: Store, desk: ClaimDesk, claims: Claims) -> None:
+    """Otherwise, the release would find no jobs, and the claim would take them afterwards."""
+    (job_id,) = enqueue(store)
+    claims.may_go_on.clear()
+    waiting = desk.enter(request(claim_id="c1"))
+    assert claims.begun.wait(LONG_S)
+    desk.give_up(waiting)
+    assert desk.end_claim("c1") == [waiting]
+    claims.may_go_on.set()
+    assert ids(waiting) == [job_id]
+
+
+def test_a_release_does_not_wait_for_ever_for_a_claim_that_is_given_up(
+    store: Store, desk: ClaimDesk, claims: Claims
+) -> None:
+    (job_id,) = enqueue(store)
+    claims.may_go_on.clear()
+    waiting = desk.enter(request(claim_id="c1"))
+    assert claims.begun.wait(LONG_S)
+    assert desk.end_claim("c1") == [waiting]
+    desk.give_up(waiting)
+    claims.may_go_on.set()
+    assert ids(waiting) == [job_id]
+
+
+def test_a_claim_that_was_given_up_and_found_nothing_may_be_repeated(
+    store: Store, desk: ClaimDesk, claims: Claims
+) -> None:
+    claims.may_go_on.clear()
+    waiting = desk.enter(request(claim_id="c1"))
+    assert claims.begun.wait(LONG_S)
+    desk.give_up(waiting)
+    claims.may_go_on.set()
+    assert ids(waiting) == []
+    (job_id,) = enqueue(store)
+    assert ids(desk.enter(request(claim_id="c1"))) == [job_id]
+
+
+def test_a_claim_that_was_given_up_ends_with_its_error(store: Store, claims: Claims) -> None:
+    desk = desk_of(store, claims, OFTEN)
+    desk.start()
+    claims.errors = [Unavailable("away")]
+    claims.may_go_on.clear()
+    waiting = desk.enter(request(claim_id="c1"))
+    assert claims.begun.wait(LONG_S)
+    desk.give_up(waiting)
+    claims.may_go_on.set()
+    with pytest.raises(Unavailable):
+        waiting.jobs.result(LONG_S)
+    (job_id,) = enqueue(store)
+    assert ids(desk.enter(request(claim_id="c1"))) == [job_id]
+    desk.stop()
+
+
 def test_a_claim_that_is_over_is_forgotten_after_a_while(store: Store, claims: Claims) -> None:
     now = [0.0]
     desk = desk_of(store, claims, clock=lambda: now[0])
