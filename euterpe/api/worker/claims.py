@@ -64,8 +64,11 @@ class ClaimEndpoint:
         context_of(call.request).about.update(worker_id=request.worker_id, jobs=len(jobs))
         try:
             documents = await self._pool.run(partial(self._documents, jobs, call.requester_id))
-        except Exception:
-            await asyncio.gather(*map(asyncio.wrap_future, self._give_back(jobs)), return_exceptions=True)
+        except Exception as error:
+            # A worker repeats a refused claim that has an id. Its jobs are kept, because a copy of this
+            # request may have been answered with them.
+            if request.claim_id is None or not isinstance(error, Refused):
+                await asyncio.gather(*map(asyncio.wrap_future, self._give_back(jobs)), return_exceptions=True)
             raise
         return {**documents[0], "jobs": documents} if request.limit > 1 or len(jobs) > 1 else documents[0]
 

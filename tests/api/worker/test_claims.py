@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from euterpe.api.problems import ProblemCode, Refused
 from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.domain.scopes import Scope
 from euterpe.store.errors import StoreUnavailable
@@ -109,6 +110,24 @@ def test_a_claim_whose_answer_cannot_be_made_gives_its_jobs_back(
     assert [(row.status, row.attempt_count) for row in rows] == [("queued", 0)] * 2
     assert worker.claim(claim_id=CLAIM_ID, max_wait_ms=0) == {"claimed": False}
     assert len(worker.claim(max_jobs=2)["jobs"]) == 2
+
+
+@pytest.mark.parametrize("claim_id", [None, CLAIM_ID])
+def test_a_refused_claim_keeps_its_jobs_if_it_has_an_id(
+    store: Store, worker: ContractWorker, monkeypatch: pytest.MonkeyPatch, *, claim_id: str | None
+) -> None:
+    """A copy of the request may have been answered with the same jobs. Without an id there is no copy."""
+
+    def overloaded(_: object) -> None:
+        raise Refused(ProblemCode.OVERLOADED, "too many calls wait")
+
+    (job_id,) = enqueue(store)
+    with monkeypatch.context() as patched:
+        patched.setattr("euterpe.api.worker.claims.payload_of", overloaded)
+        assert worker.call("claim", streams=["default"], claim_id=claim_id).status_code == 503
+    assert store.jobs.get(job_id).status == ("queued" if claim_id is None else "claimed")
+    assert worker.claim(claim_id=claim_id)["job_id"] == job_id
+    assert store.jobs.get(job_id).attempt_count == 1
 
 
 def test_a_claim_whose_attempts_have_ended_is_not_answered_with_jobs(
