@@ -52,6 +52,8 @@ _FOLLOW_UP = re.compile(
 )
 # Paths on our disk and addresses in ffmpeg's memory are not shown to a requester.
 _PRIVATE = re.compile(r" @ 0x[0-9a-f]+|(?<![\w/])/[^\s:'\"]+")
+# ffmpeg writes the component and the level before a message, for example "[h264] [error] ".
+_COMPONENT_AND_LEVEL = re.compile(r"^(?:\[[^\]]*\] *)+")
 
 
 class FailureReason:
@@ -93,7 +95,8 @@ class FailureReason:
         self._note(self._line)
         if self._first_damage is None:
             return None
-        return f"the source is damaged: {self._first_damage[:_SHOWN_CHARACTERS]}"
+        message = _COMPONENT_AND_LEVEL.sub("", self._first_damage)
+        return f"the source is damaged; ffmpeg reports: {message[:_SHOWN_CHARACTERS]}"
 
     def out_of_memory(
         self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0

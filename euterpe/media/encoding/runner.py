@@ -133,8 +133,8 @@ class Runner:
     def _note_damage(self, step: Step, report: ProgressLine, found: str | None) -> None:
         if found is not None:
             parts = (report.done_seconds, step.seconds)
-            made = "" if None in parts else "{:.2f} s of {:.2f} s were made: ".format(*parts)
-            self.damage = PlanWarning("source_damaged", None, f"{made}{found}")
+            made = "" if None in parts else "; {:.2f} s of {:.2f} s were made".format(*parts)
+            self.damage = PlanWarning("source_damaged", None, f"{found}{made}")
 
     def _reader_of(self, one: Input) -> AbstractContextManager[int]:
         if one.watermark is None and self._stream is not None:

@@ -254,7 +254,7 @@ def test_the_first_message_about_damage_is_kept_before_many_warnings() -> None:
     for place in range(2_000):
         evidence.add(b"[swscaler @ 0x2] [warning] No accelerated conversion %d\n" % place)
     assert (
-        evidence.damage() == "the source is damaged: [h264] [error] Invalid data found when processing input"
+        evidence.damage() == "the source is damaged; ffmpeg reports: Invalid data found when processing input"
     )
     assert evidence.text.startswith("[swscaler] [warning]")
 

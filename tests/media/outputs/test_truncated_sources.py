@@ -68,7 +68,9 @@ def test_a_damaged_source_is_made_and_named_when_allowed(
     assert stats.damage is not None
     assert (stats.damage.code, stats.damage.output) == ("source_damaged", None)
     parts = r"[12]\.[0-9]{2} s of 2\.[0-9]{2} s were made"
-    assert re.match(f"{parts}: the source is damaged: ", stats.damage.message)
+    assert re.fullmatch(rf"the source is damaged; ffmpeg reports: [^\[].*; {parts}", stats.damage.message), (
+        stats.damage.message
+    )
     assert pictures(tmp_path / "film.mp4") >= 40
 
 
