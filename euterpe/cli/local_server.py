@@ -23,15 +23,37 @@ class LocalServer(ThreadingHTTPServer):
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
-    def serve_until_interrupted(self, announce: Callable[[], None]) -> None:
-        """Serve, call `announce` once requests are answered, and return after SIGINT or SIGTERM."""
+    def serve_until_interrupted(
+        self, announce: Callable[[], None], work: Callable[[], None] | None = None
+    ) -> None:
+        """Serve, call `announce` once requests are answered, and return after SIGINT or SIGTERM.
+
+        `work` runs while requests are answered. A signal during `work` ends both.
+        """
         # Block the signals before the thread starts, because the thread inherits the mask. Then only
         # `sigwait` receives the signals.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         thread = threading.Thread(target=self.serve_forever)
         thread.start()
         announce()
-        signal.sigwait(_ENDINGS)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)  # a second signal ends the process at once
-        self.shutdown()
-        thread.join()
+        try:
+            if work is not None:
+                self._interruptible(work)
+            signal.sigwait(_ENDINGS)
+        except KeyboardInterrupt:
+            pass  # the user ended `work`
+        finally:
+            # From here, a second signal ends the process at once.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
+            self.shutdown()
+            thread.join()
+
+    def _interruptible(self, work: Callable[[], None]) -> None:
+        """Call `work`. Both signals raise `KeyboardInterrupt` meanwhile."""
+        terminate = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
+            work()
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        finally:
+            signal.signal(signal.SIGTERM, terminate)

@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,8 +54,7 @@ def register(app: typer.Typer) -> None:
 def demo(folder: Folder = None, page: ServesPage = None) -> None:
     """Make a clip, submit it over HTTP, receive its signed webhooks, and serve a page that plays it.
 
-    With the extra `analytics`, Spark first computes a report of this run: then the page comes a minute or two
-    later.
+    With the extra `analytics`, Spark then computes a report of this run, which takes a minute or two.
     """
     folder = _new_folder(folder)
     site = folder / "site"
@@ -66,10 +66,11 @@ def demo(folder: Folder = None, page: ServesPage = None) -> None:
             settings = _settings(folder, collected)
             _transcode(settings, clip, site, collected)
     write_page(site, OUTPUTS)
-    _report(settings, folder)
-    out(f"everything is in {folder}: the database, the log, the clip, the report and the page")
     if sys.stdout.isatty() if page is None else page:
-        _serve(site)
+        _serve(site, lambda: _report(settings, folder))
+    else:
+        _report(settings, folder)
+    out(f"everything is in {folder}: the database, the log, the clip, the report and the page")
     out(f"page       python3 -m http.server --bind 127.0.0.1 --directory {site}")
 
 
@@ -149,6 +150,9 @@ def _report(settings: Settings, folder: Path) -> None:
     out(f"report     {page.as_uri()}")
 
 
-def _serve(site: Path) -> None:
+def _serve(site: Path, work: Callable[[], None]) -> None:
+    """Serve the page until the user interrupts. Run `work` meanwhile."""
     with page_server(site) as server:
-        server.serve_until_interrupted(lambda: out(f"page       {server.address} plays it; Ctrl-C ends"))
+        server.serve_until_interrupted(
+            lambda: out(f"page       {server.address} plays it; Ctrl-C ends"), work
+        )
