@@ -157,11 +157,12 @@ def _read_file(file: Path, option: str) -> bytes:
         raise typer.BadParameter(f"{file}: {error.strerror}", param_hint=option) from None
 
 
-def source_url(source: str) -> str:
+def source_url(source: str, option: str = "SOURCE") -> str:
+    """Return the URL of a source that may be a local path. Raise `BadParameter` if there is no such file."""
     if "://" in source:
         return source
     if not Path(source).is_file():
-        raise typer.BadParameter(f"is neither a URL nor a file: {source}", param_hint="SOURCE")
+        raise typer.BadParameter(f"is neither a URL nor a file: {source}", param_hint=option)
     return Path(source).resolve().as_uri()
 
 
@@ -170,7 +171,15 @@ def prefix_url(to: str) -> str:
 
 
 def outputs_of(texts: Sequence[str] | None) -> list[Document] | None:
-    return [parse_output(text) for text in texts or ()] or None
+    """Return the outputs that the texts describe. The picture of a watermark may be a local path."""
+    return [_with_watermark_url(parse_output(text)) for text in texts or ()] or None
+
+
+def _with_watermark_url(output: Document) -> Document:
+    match output:
+        case {"watermark": {"source": {"url": str(url)} as source}}:
+            source["url"] = source_url(url, "--output")
+    return output
 
 
 def group_of(group_id: str | None, limit: int | None) -> Document | None:

@@ -139,6 +139,14 @@ def test_options_override_the_spec(cli: Cli, server: Server) -> None:
     }
 
 
+def test_the_picture_of_a_watermark_may_be_a_local_path(cli: Cli, server: Server) -> None:
+    Path("logo.png").touch()
+    body = sent(cli, server, *SOURCE, *TO, "--output", "mp4,watermark.source.url=logo.png")
+    assert body["outputs"][0]["watermark"]["source"]["url"] == Path("logo.png").resolve().as_uri()
+    wrong = cli.fails(*SOURCE, *TO, "--output", "mp4,watermark.source.url=none.png", code=2)
+    assert "is neither a URL nor a file: none.png" in wrong
+
+
 def test_a_profile_replaces_the_outputs_of_the_spec_and_the_other_way_round(cli: Cli, server: Server) -> None:
     body = sent(cli, server, *spec_file(), "--profile", "audio-aac")
     assert (body["profile"], "outputs" in body) == ("audio-aac", False)
