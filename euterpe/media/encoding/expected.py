@@ -19,8 +19,8 @@ from euterpe.media.planning.tree import (
     output_of,
 )
 
-# For each muxer: the demuxer that reads the file back, and the media types with pictures and with sound
-# alone.
+# For each muxer: the demuxer that reads the file back, the media type of a file with pictures, and the media
+# type of a file with sound alone.
 _MUXERS = {
     "mp4": ("mov", "video/mp4", "audio/mp4"),
     "mov": ("mov", "video/quicktime", "audio/mp4"),
@@ -30,7 +30,7 @@ _MUXERS = {
     "opus": ("ogg", "audio/ogg", "audio/ogg"),
     "flac": ("flac", "audio/flac", "audio/flac"),
 }
-# For each format of pictures, the demuxer, the codec's name, and the media type.
+# For each image format: the demuxer, the codec's name, and the media type.
 _STILLS = {
     "jpeg": ("jpeg_pipe", "mjpeg", "image/jpeg"),
     "webp": ("webp_pipe", "webp", "image/webp"),

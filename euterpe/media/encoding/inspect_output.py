@@ -18,7 +18,7 @@ from av.video.stream import VideoStream
 
 # The check decodes a file from the last keyframe that is at least this far from the end.
 _TAIL_SECONDS = 0.5
-# The loop filter reads no data of the file, and takes a fifth of the decoder's time.
+# Skip the loop filter, which reads no data of the file, but takes a fifth of the decoder's time.
 _UNFILTERED = {"skip_loop_filter": "all"}
 _RIFF_HEADER = 12
 _ANIMATED = 0x02  # a flag of the header VP8X

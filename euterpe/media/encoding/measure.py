@@ -19,7 +19,8 @@ from euterpe.media.planning.tree import LoudnessMeasurement, Plan, PlanWarning, 
 _NUMBER = r"(-?[0-9]{1,3}\.[0-9])"
 _INTEGRATED = re.compile(rf"Integrated loudness:\n +I: +{_NUMBER} LUFS$", re.MULTILINE)
 _TRUE_PEAK = re.compile(rf"True peak:\n +Peak: +(?:{_NUMBER}|-inf) dBFS$", re.MULTILINE)
-# The meter reports its absolute threshold (-70 LUFS) for a sound in which no block is louder.
+# If no block of a sound is louder than the meter's absolute threshold (-70 LUFS), the meter reports this
+# threshold.
 _LEAST_LUFS, _MOST_LUFS = -70.0, 20.0
 _LEAST_PEAK, _MOST_PEAK = -200.0, 40.0
 

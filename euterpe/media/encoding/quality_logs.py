@@ -23,8 +23,8 @@ _PATTERNS = {
     "ssim": re.compile(rb"\bY:" + _NUMBER),
     "xpsnr": re.compile(rb"\bXPSNR y: *" + _NUMBER),
 }
-# As in ffmpeg, the PSNR of a film is computed from the mean of the squared errors of its pictures, and the
-# XPSNR of a film from the mean of the roots of the weighted squared errors.
+# The factor of the logarithm. As in ffmpeg, the PSNR of a film is computed from the mean of the squared
+# errors of its pictures. The XPSNR is computed from the mean of the roots of the weighted squared errors.
 _DECIBELS = {"psnr": 10, "xpsnr": 20}
 
 

@@ -130,7 +130,7 @@ class Packager:
         return facts
 
     def _add_keyframes(self, renditions: list[PackagedRendition], root: Path) -> None:
-        """Write a file with the keyframes of the smallest rendition, which players show in fast playback."""
+        """Write a file with the keyframes of the smallest rendition. Players show them in fast playback."""
         videos = [one for one in renditions if isinstance(one, VideoRendition) and one.keyframes]
         if not videos:
             return

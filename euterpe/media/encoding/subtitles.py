@@ -16,13 +16,13 @@ from euterpe.media.source.cues import SourceCue
 # take 20 MB.
 MOST_BYTES = 200_000_000
 
-Cues = Mapping[int, Sequence[SourceCue]]  # by the index of the stream
+Cues = Mapping[int, Sequence[SourceCue]]  # keyed by the index of the stream
 
 
 def read_cues(
     sandbox: Sandbox, packages: Sequence[Package], source_fd: int | None, *, on_tick: Callable[[], None]
 ) -> Cues:
-    """Return the cues of all subtitle tracks of the packages, which are read together."""
+    """Return the cues of all subtitle tracks of the packages. Read the source only once."""
     streams = sorted({track.stream for package in packages for track in package.subtitles})
     if not streams:
         return {}

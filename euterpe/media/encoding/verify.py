@@ -210,8 +210,8 @@ def _facts_of(found: object, count: int) -> list[_FileFacts]:
 
 def _checked(file: ExpectedFile, facts: _FileFacts, folder: Path) -> MadeFile:
     if file.content_type.startswith("image/") and not os.path.lexists(folder / file.path):
-        # ffmpeg succeeds without writing an image file if it decodes no picture. If the disk were full,
-        # ffmpeg would have failed.
+        # If ffmpeg decodes no picture, it succeeds but writes no image file. The disk cannot be full, because
+        # ffmpeg would have failed then.
         raise MediaError(
             ErrorCode.OUTPUT_TRUNCATED, f"{file.path} is missing: the source has no picture for it"
         )

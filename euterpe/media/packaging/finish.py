@@ -1,4 +1,4 @@
-"""Finish the segments that the encoder wrote: align decode times, fold a short tail, collect keyframes."""
+"""Finish the segments of the encoder: align decode times, join a short last segment, collect keyframes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,8 @@ from euterpe.media.packaging.segment_facts import RenditionFacts, SegmentFacts, 
 from euterpe.media.sandbox.child_results import Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-_LEAST_SHARE = 0.5  # the shortest last segment, as a share of the segment length
+# A last segment that is shorter than this share of the segment length is appended to the previous segment.
+_LEAST_SHARE = 0.5
 # The maximum number of bytes that one child rewrites. A child may run for one minute, and even a slow disk
 # writes this much in a minute.
 _BYTES_PER_CALL = 512 << 20

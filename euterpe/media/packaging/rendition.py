@@ -104,8 +104,8 @@ class PackagedRendition:
         Round the end times and not the durations, so that rounding errors do not add up. The first duration
         includes the time before the first segment, because a player finds the start of a segment by adding
         the durations. The first duration also includes the priming. Shaka Player 5.2.12 compares the sum with
-        the decode time of the next segment, and without the priming it played all segments except the first
-        segment 21 ms early.
+        the decode time of the next segment. Without the priming in the sum, Shaka Player played all segments
+        after the first one 21 ms early.
         """
         ends = [
             ((segment.start + segment.duration + self.priming) * 2 * _MICROSECONDS + self.timescale)

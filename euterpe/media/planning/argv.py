@@ -40,16 +40,15 @@ _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel")
 _BITEXACT = ("-fflags", "+bitexact", "-flags", "+bitexact")
 # The tags of a source may hold private data, such as places and device names, so no output inherits them.
 _NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
-# ffmpeg queues packets until every stream has begun; the default limit of that queue is too small.
+# ffmpeg queues packets until every stream has begun. The default limit of this queue is too small.
 _QUEUE = ("-max_muxing_queue_size", "4096")
-# By default, the thread of a muxer waits for each packet after 8 of them, and most of the time of a copy is
-# spent on switches between threads. With 128 packets, a copy of an hour takes 0.8 to 1.1 s of processor time
-# instead of 1.5 s. A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a
-# source.
+# By default, the queue of a muxer's thread holds 8 packets, and a copy spends most of its time on switches
+# between threads. With 128 packets, a copy of an hour takes 0.8 to 1.1 s of processor time instead of 1.5 s.
+# A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a source.
 _COPY_QUEUE = ("-thread_queue_size", "128")
 _FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
-# Drop our empty samples of two bytes, which fill the times without text. ffmpeg's muxer adds its own empty
-# samples, and if a fragmented film had empty samples of both kinds, the muxer failed ("Assertion next_dts >=
+# Drop our empty samples of two bytes, which fill the times without text, because ffmpeg's muxer adds its own
+# empty samples. The muxer failed if a fragmented film had empty samples of both kinds ("Assertion next_dts >=
 # 0").
 _WITHOUT_GAPS = "noise=drop=not(size-2)"
 STILL_CODECS: Mapping[StillFormat, Codec] = {
@@ -163,7 +162,7 @@ def _input(one: Input, threads: int) -> Iterator[str]:
         yield "-noaccurate_seek"
     if one.seek is not None:
         yield from ("-ss", f"{one.seek:.6f}")
-    # After a seek that is not exact, ffmpeg counts this time from the first packet.
+    # With `lead_in`, set no `-t`, because ffmpeg would count it from the first packet after the seek.
     if one.seconds is not None and one.lead_in is None:
         yield from ("-t", f"{one.seconds:.6f}")
 

@@ -19,7 +19,7 @@ _HD_LINES, _LINES_625 = 720, 576
 JPEG = PictureColour(1, 13, 5, full_range=True)
 # WebP and GIF have no tags either: readers of WebP expect the matrix of BT.601 and the limited range.
 WEBP = PictureColour(1, 13, 5)
-# The peak for a source that does not declare it: usual mastering displays and HLG have a peak of 1,000 nits.
+# If a source declares no peak, assume 1,000 nits, which is the peak of usual mastering displays and of HLG.
 _USUAL_PEAK_NITS, _WHITE_NITS, _MOST_NITS = 1000.0, 203.0, 10_000.0
 _RGB_FORMATS = ("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8")
 

@@ -72,7 +72,11 @@ def metadata_graphs(command: Command) -> Iterator[str]:
 
 
 def video_label(video: VideoTrack, place: int) -> str:
-    """Return the label of the pictures to encode. x265 gets the HDR metadata as parameters instead."""
+    """Return the label of the pictures to encode.
+
+    Pictures from a separate graph have the label `[hN]`. x265 needs no such graph, because it gets the HDR
+    metadata as parameters.
+    """
     return f"[h{place}]" if video.hdr is not None and video.codec != "hevc" else f"[v{place}]"
 
 
@@ -104,7 +108,7 @@ def _changes(picture: Picture, source: Input, largest: Scale) -> Iterator[str]:
     if picture.deinterlacing != "none":
         yield f"bwdif=mode=send_{picture.deinterlacing}:deint=interlaced"
     if picture.fps is not None:
-        # By default, a film that is shorter than half the duration of a picture would have no picture.
+        # By default, a film that is shorter than half the duration of an output picture would become empty.
         yield f"fps={picture.fps:g}:eof_action=pass"
     yield from _picks(picture)
     if picture.cut is not None:
@@ -121,7 +125,8 @@ def _without_bursts(most_fps: float) -> str:
     """Return the filter that leaves out pictures, so that no part of the film exceeds `most_fps`.
 
     Register 0 has the time at which the next picture would be due at this rate (the generic cell rate
-    algorithm). A picture may be early by `JITTER_PICTURES`, so that jitter loses no picture.
+    algorithm). A picture may be early by up to `JITTER_PICTURES` picture durations, so that jitter loses no
+    picture.
     """
     early = f"{JITTER_PICTURES / most_fps:.6f}"
     kept = f"isnan(prev_selected_pts)+gt(pts,prev_selected_pts)*gte(t,ld(0)-{early})"
@@ -135,8 +140,8 @@ def _times(picture: Picture) -> str:
     moved = f"round(PTS-({picture.shift:.6f})/TB)" if picture.shift else "PTS"
     if not picture.lead:
         return f"setpts={moved}"
-    # `tpad` delays the pictures by a whole number of black pictures, which is not exact. The last `setpts`
-    # sets the exact times of all pictures.
+    # `tpad` delays the pictures by a whole number of black pictures, so the delay is not exactly `lead`. The
+    # last `setpts` sets the exact times of all pictures.
     count = max(1, round(picture.lead * BLACK_FPS))
     black = f"N*{picture.lead:.6f}/{count}/TB"
     others = f"st(0,if(eq(N,{count}),PTS,ld(0)));PTS-ld(0)+{picture.lead:.6f}/TB"
@@ -144,7 +149,7 @@ def _times(picture: Picture) -> str:
 
 
 def _part(source: Input) -> Iterator[str]:
-    """Yield the filter that cuts the part out, as ffmpeg itself does after an exact seek."""
+    """Yield the filter that keeps only the part. After an exact seek, ffmpeg itself keeps only the part."""
     if source.lead_in is not None and not source.keeps_lead:
         length = "" if source.seconds is None else f":duration={source.seconds:.6f}"
         yield f"trim=start=0{length}"
@@ -153,11 +158,11 @@ def _part(source: Input) -> Iterator[str]:
 def _picks(picture: Picture) -> Iterator[str]:
     match picture.pick:
         case Moment(lead=lead):
-            # If the moment is after the last picture, the last picture is used.
+            # If the moment is after the last picture, use the last picture.
             yield f"tpad=stop=-1:stop_mode=clone,select='gte(t,-{lead:.6f})',trim=end_frame=1"
         case Every(seconds=seconds, count=count):
             first = f"isnan(prev_selected_t)+gt(floor(t/{seconds}),floor(prev_selected_t/{seconds}))"
-            # For an interval without a picture, the previous picture is used.
+            # For an interval without a picture, use the previous picture.
             yield f"select='{first}',fps=1/{seconds}:start_time=0:round=down:eof_action=pass"
             yield f"tpad=stop=-1:stop_mode=clone,trim=end_frame={count}"
         case Best(count=count):

@@ -74,7 +74,7 @@ def _encoders_of(output: OutputSpec) -> Iterator[str]:
 
 
 def needs_of_plan(plan: Plan) -> FfmpegFeatures:
-    """Return what the commands and the measurements of the plan need."""
+    """Return the features that the commands and the measurements of the plan need."""
     found = FfmpegFeatures()
     for command in plan.commands:
         found |= _needs_of(command)

@@ -128,7 +128,7 @@ def frame_rate(video: StreamInfo, most: float | None) -> float | None:
 def burst_rate(video: StreamInfo, most: float | None) -> float | None:
     """Return the highest rate at which pictures are kept, or None if all pictures get a constant rate.
 
-    Even a source with a low mean rate may have more pictures per second for a short time.
+    A source whose mean rate is below this rate may exceed it for a short time.
     """
     return round(_tolerated_rate(video, most), 6) if frame_rate(video, most) is None else None
 

@@ -16,7 +16,7 @@ Wanted = Sequence[str] | Literal["all"] | None
 
 
 def chosen_subtitles(wanted: Wanted, info: MediaInfo) -> tuple[StreamInfo, ...]:
-    """Return the text tracks to make: all in the order of the source, or those in the requested languages.
+    """Return the text tracks to make: all tracks of the source, or the tracks in the requested languages.
 
     Closed captions come last. Their language is not known, and their track is the video stream that contains
     them.

@@ -34,7 +34,7 @@ class TextInput:
 
 
 def text_inputs(command: Command) -> tuple[TextInput, ...]:
-    """Return the subtitle files in the order in which ffmpeg opens them, which is after all other inputs."""
+    """Return the subtitle files in the order in which ffmpeg opens them, after all other inputs."""
     return tuple(_text_inputs(command))
 
 

@@ -13,21 +13,23 @@ from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Input
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# If the sound begins at most this much before the first picture, the sound before the picture is cut off. The
-# part that is cut off is silence that encoders add, and every picture keeps its exact time. If the sound
-# begins earlier, black pictures are shown until the first picture.
+# If the sound begins at most this much before the first picture, the sound before the picture is cut off.
+# This sound is silence that encoders add. Every picture keeps its exact time. If the sound begins earlier,
+# black pictures are shown until the first picture.
 _LEAD_S = 0.1
-# A stream with less than this in the part is left out, because it may have less than one frame of sound.
+# A stream with less than this much media in the part is left out, because it may have less than one frame of
+# sound there.
 _LEAST_PART_S = 0.1
-# Ten black pictures per second are shown before the first picture, so that segments can begin among them. A
-# lead of more than an hour is refused, because a source of a few KB may claim any number of seconds.
+# Ten black pictures per second are shown before the first picture, so that a segment can begin with a black
+# picture. A lead of more than an hour is refused, because a source of a few KB may claim any number of
+# seconds.
 BLACK_FPS, _LONGEST_LEAD_S = 10, 3600.0
-# Ends may differ by this much, because containers round them, encoders add padding, and the last picture has
-# no duration. A larger difference means that media is missing.
+# A track may end earlier in the output than in the source by this much, because containers round times,
+# encoders add padding, and the last picture has no duration. A larger difference means that media is missing.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 # In these containers ffmpeg seeks to any packet, and loses the pictures before the next keyframe: a part that
-# should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters cut the part
-# out.
+# should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters keep only the
+# part.
 _SEEKS_TO_ANY_PACKET = ("mpegts", "mpeg")
 # ffmpeg begins to decode four mean keyframe intervals before the part, but at least 20 s before it, so that
 # there is a keyframe before the part. By default, x264 and x265 make a keyframe every 250 pictures, which is
@@ -59,14 +61,14 @@ class Timeline:
         return max(0, floor(stream.first_seconds - self.zero) - 1)
 
     def has(self, stream: StreamInfo) -> bool:
-        """Return whether the stream has media in the part. A stream of unknown end counts as endless."""
+        """Return whether the stream has media in this part. A stream of unknown end counts as endless."""
         first = stream.first_seconds
         if self.seconds is not None and first is not None and first >= self.zero + self.seconds:
             return False
         return stream.end_seconds is None or stream.end_seconds > self.zero + _LEAST_PART_S
 
     def least_end_of(self, stream: StreamInfo) -> float | None:
-        """Return the earliest end of the stream in a complete output, or None if it is not known."""
+        """Return the earliest end that the stream may have in a complete output, or None if not known."""
         if stream.end_seconds is None or not self.has_known_ends:
             return None
         # x264, x265 and SVT-AV1 do not keep the duration of the last picture, which may be long in a slide

@@ -38,8 +38,8 @@ from euterpe.media.planning.tree import (
 from euterpe.media.planning.watermark import ChosenWatermark, overlay
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# The keyframe interval of files decides how precisely a player can seek, and how much the check of the last
-# picture must decode.
+# The keyframe interval of files decides how precisely a player can seek, and how many pictures the check of
+# the end of a file must decode.
 KEYFRAME_SECONDS = 4
 # The bytes that x264 and x265 write depend on the number of threads. So the number of threads depends on the
 # picture size and never on the worker. Each entry is (maximum number of pixels, threads).
@@ -200,7 +200,7 @@ def threads_for(pixels: int) -> int:
 
 
 def dropped_pictures(info: MediaInfo, video: StreamInfo | None, output: str) -> Iterator[PlanWarning]:
-    """Yield a warning for each other video track of the source, and for its cover pictures."""
+    """Yield a warning for each video track of the source except `video`, and for its cover pictures."""
     for stream in info.streams:
         if stream.kind == "video" and video is not None and stream.index != video.index:
             yield PlanWarning("video_track_dropped", output, f"video track {stream.index} is not included")

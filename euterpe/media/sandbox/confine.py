@@ -102,7 +102,7 @@ def drop_capabilities() -> None:
 
 
 def forbid_inspection() -> None:
-    """Deny other processes of this user `/proc/PID/{mem,environ,maps,fd,…}` and ptrace(2) of this process.
+    """Deny other processes of this user ptrace(2) of this process, and its `/proc/PID/{mem,environ,fd,…}`.
 
     Otherwise a child without Landlock could read the worker's credentials from the worker's memory, or change
     that memory. The setting holds until this process executes a program. The setting also forbids core dumps.
@@ -122,7 +122,7 @@ def set_death_signal(parent: int) -> None:
 
 
 def set_resource_limits(limits: ResourceLimits, *, count_processes: bool) -> None:
-    """Set the resource limits of this process. Lower a limit that is above the present hard limit."""
+    """Set the resource limits of this process. No limit is raised above the present hard limit."""
     wanted = {
         resource.RLIMIT_DATA: limits.memory_bytes,
         resource.RLIMIT_AS: limits.memory_bytes + _RESERVED_ADDRESS_BYTES,

@@ -143,7 +143,7 @@ class Sandbox:
     def probe_beginning(
         self, fd: int, size_bytes: int, *, on_tick: Callable[[], None] = lambda: None
     ) -> Beginning:
-        """Return the facts of a source of `size_bytes`. `fd` has only its beginning."""
+        """Return the facts of a source of `size_bytes`. `fd` has only the beginning of the source."""
         return Beginning.parse(self._examine("probe_beginning", fd, {}, on_tick), size_bytes)
 
     def watermark(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> WatermarkInfo:

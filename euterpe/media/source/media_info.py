@@ -39,8 +39,9 @@ class StreamInfo:
     # The time from the start of the first packet to the end of the last packet if both are known, otherwise
     # the duration that the headers declare.
     duration_seconds: Seconds | None = None
-    # In container time: the start of the first picture or sound that is presented, and the end of the last
-    # packet. The encoder's delay, and packets that an edit list removes, are not presented.
+    # `first_seconds` is the start of the first picture or sound that is presented. `end_seconds` is the end
+    # of the last packet. Both are container times. The encoder's delay, and packets that an edit list
+    # removes, are not presented.
     first_seconds: MediaTime | None = None
     end_seconds: MediaTime | None = None
     latest_seconds: MediaTime | None = None  # the start of the picture or sound that is presented last

@@ -25,7 +25,7 @@ _BY_ARITHMETIC = ("wav", "w64", "aiff", "caf")
 # If the index is missing in these formats, libavformat reads from the last known keyframe to the end, without
 # a limit.
 _MAYBE_INDEXED = ("matroska", "avi", "flv")
-# A time beyond the end in any time base, but small enough for a multiplication by the size of a sample.
+# A time beyond the end in any time base. Its product with the size of a sample does not overflow.
 _BEYOND_THE_END = 2**53
 _BEFORE_THE_END_S, _BEFORE_DECLARED_END_S = 5.0, 1.0
 
@@ -43,7 +43,7 @@ class Bounds:
     # Read a file of at most this size completely, because this takes less time than seeks.
     whole: Budget = Budget(300_000, 16 << 20)
     beginning: Budget = Budget(5_000, 32 << 20)
-    # The budget from the last keyframe to the end.
+    # The budget for reading from the last keyframe to the end.
     end: Budget = Budget(20_000, 256 << 20)
     # The budget for formats without an index.
     linear: Budget = Budget(300_000, 64 << 20)
@@ -90,7 +90,7 @@ class PacketReader:
     def read_end(self, lead: int) -> None:
         """Read the last packets of the file, seeking with the stream `lead`.
 
-        If the end of a stream cannot be found within the bounds, the stream gets no end.
+        If the end of a stream cannot be found within the bounds, the end stays unknown.
         """
         stream = self.times.streams.get(lead)
         if stream is None or self.times.is_whole:

@@ -60,7 +60,7 @@ class PictureReader:
         self._stream = stream
         self._facts: list[PictureFacts] = []
         self._tried = 0
-        self._decoded = 0  # packets since the last keyframe from which decoding began
+        self._decoded = 0  # the packets decoded since decoding last began, at a keyframe
         self.is_done = stream.codec_context.codec.name not in DECODERS
         if not self.is_done:
             stream.codec_context.thread_count = 1

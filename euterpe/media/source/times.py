@@ -18,8 +18,8 @@ from euterpe.media.source.media_info import BUSIEST_S
 _MOST_INDEX_ENTRIES = 5_000
 # A normal media clock ticks at least a thousand times a second. If a tick is this long or longer, the edit
 # lists and the durations in the headers cannot be trusted. For example, if the clock of an MP4 track ticks
-# once a second, its edit list is rounded to the ticks of another clock. The headers of a film of 35,840 s
-# gave a duration of 4 s.
+# once a second, its edit list is rounded to the ticks of another clock. In one film of 35,840 s, the headers
+# declared a duration of 4 s.
 _COARSE_TICK_S = 0.1
 # In formats whose times may jump, ffmpeg treats a distance between two packets beyond these limits as a jump,
 # and removes the jump from the times.
@@ -29,7 +29,8 @@ _BACKWARD_JUMP_S, _FORWARD_JUMP_S = 0.1, 10.0
 _LONGEST_SOUND_S = 60.0
 # The longest delay of a usual encoder, which is HE-AAC at 22.05 kHz.
 _LONGEST_DELAY_S = 0.15
-# If an edit list starts a film in the middle, its first picture is among this many packets.
+# If an edit list removes the beginning of a film, the first picture that is shown is among this many packets
+# after the removed packets.
 _MOST_REORDERED = 32
 
 
