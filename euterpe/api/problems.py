@@ -218,7 +218,7 @@ class ProblemCode(StrEnum):
         426,
         "Protocol not supported",
         "the worker speaks only versions of the protocol that this server does not speak",
-        "Upgrade the older of the two: the detail names it.",
+        "The detail names the older program, the worker or the server: upgrade this program.",
     )
     DRY_RUN_FAILED = (
         "dry_run_failed",

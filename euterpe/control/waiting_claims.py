@@ -1,7 +1,8 @@
 """The claims that wait at a claim desk, in the order of their arrival, and the ids of claims that are over.
 
-A claim that was answered without jobs, or released, is over. Its id is remembered for a while, because the
-network may deliver a copy of the request late. No worker would run the jobs that are claimed for this copy.
+A claim that was answered without jobs, or released, is over. The id of such a claim is remembered for a
+while, because the network may deliver a copy of the request late. Jobs that were claimed for such a copy
+would not be run by any worker.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ class Waiting:
     request: ClaimRequest
     jobs: "Future[Sequence[ClaimedJob]]" = field(default_factory=Future)
     is_new: bool = True  # True until the desk has looked for an earlier claim with the same id
-    is_urgent: bool = False  # True to claim once even if the queues seem empty, and to answer with the result
+    is_urgent: bool = False  # True: claim once, even if the queues seem empty, and answer with the result
     is_claiming: bool = False  # True while the desk claims for this worker
     is_given_up: bool = False  # True to end the wait with the running claim, whatever its result
 
@@ -72,7 +73,7 @@ class WaitingClaims:
     def end(self, claim_id: str | None) -> list[Waiting]:
         """Record that a claim is over. Remove and return the workers that wait with its id.
 
-        Workers for which a claim is running stay.
+        Do not remove workers for which a claim is running.
         """
         if claim_id is None:
             return []

@@ -101,8 +101,8 @@ class FileKeyRing:
 
     def _current(self) -> LocalKeyRing:
         with self._reading:
-            # Take the stamp before reading the file. If the file is written in between, the next check sees
-            # the change.
+            # Take the stamp before reading the file. If the file changes between these two steps, the next
+            # check detects the change.
             stamp = _stamp(self._path)
             if stamp != self._stamp:
                 self._read(stamp)
@@ -111,8 +111,8 @@ class FileKeyRing:
     def _read(self, stamp: _Stamp | None) -> None:
         """Reload the file. If that fails, keep the old stamp, so that the next check tries again.
 
-        The next check must try again, because people can remove some causes (the file's mode, our own lack of
-        file descriptors) without changing the stamp.
+        The next check must try again, because some causes can end without a change of the stamp: a wrong mode
+        of the file, or a lack of file descriptors in this process.
         """
         try:
             self._ring = LocalKeyRing(keyfile.read(self._path))

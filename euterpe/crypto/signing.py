@@ -26,9 +26,10 @@ STANDARD_ID_HEADER = "webhook-id"
 STANDARD_TIMESTAMP_HEADER = "webhook-timestamp"
 STANDARD_SIGNATURE_HEADER = "webhook-signature"
 
-# Use `[0-9]`, because `\d` matches the digits of every script.
+# Use `[0-9]`, because `\d` also matches digits that are not ASCII.
 _TIMESTAMP = re.compile(r"0|[1-9][0-9]{0,11}")
-_SIGNATURES = re.compile(r"[ -~]{1,4096}")  # enough for sixty secrets, and short enough to check fast
+# 4,096 characters suffice for the signatures of sixty secrets, and can be checked fast.
+_SIGNATURES = re.compile(r"[ -~]{1,4096}")
 _SHAPES = {
     TIMESTAMP_HEADER: _TIMESTAMP,
     NONCE_HEADER: re.compile(r"[0-9a-fA-F]{32}"),
@@ -76,7 +77,7 @@ def webhook_headers(
     body: bytes,
     timestamp: int,
 ) -> dict[str, str]:
-    """Return the signed headers of one delivery in the job's format. For `euterpe`, make a new nonce."""
+    """Return the signed headers of one delivery in this format. Each call for `euterpe` makes a new nonce."""
     match webhook_format:
         case "euterpe":
             return signature_headers(secrets, event_id, body, timestamp, new_nonce())

@@ -85,10 +85,10 @@ class VaultKeyProvider:
     def _decrypt_again(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
         """Return the DEK after Vault answered 400 once. Raise `CannotDecrypt` if it answers 400 again.
 
-        The first answer may mean that Vault no longer decrypts with this version of the key. Only the text of
-        the error would show this, so read the versions again. The first answer may also have come from a
-        proxy, or from a Vault that was starting. So one such answer is not enough for `CannotDecrypt`, which
-        is final for a job.
+        The first answer may mean that Vault no longer decrypts with this version of the key. The status 400
+        alone does not show this, so read the versions again before the second call. The first answer may also
+        have come from a proxy, or from a Vault that was starting. So one such answer is not enough for
+        `CannotDecrypt`, which is final for a job.
         """
         self._forget_versions()
         self._version_of(kek_id)

@@ -65,7 +65,7 @@ def callback_queries(spec: JobSpec) -> bytes | None:
 def hls_keys(spec: JobSpec) -> bytes | None:
     """Return the keys of the HLS outputs by name, as bytes to seal, or None if there are none.
 
-    The bytes are a JSON object of hex digits: `{"hls": "00112233445566778899aabbccddeeff"}`.
+    The bytes are a JSON object with each key as hex digits: `{"hls": "00112233445566778899aabbccddeeff"}`.
     """
     keys = {
         name: encryption.key.get_secret_value()
@@ -123,10 +123,11 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON with its defaults, and the secret part (None if there are no secrets).
 
-    The public part has the outputs of a profile beside its name, so that a worker does not need the profile's
-    file. During a rolling upgrade, a worker of the previous release may read the public part. That worker
-    would refuse newer fields, and outputs beside a profile that it knows. So leave out newer fields with
-    default values, and the outputs of those profiles.
+    The public part contains the name of a profile and also its outputs, so that a worker does not need the
+    profile's file. During a rolling upgrade, a worker of the previous release may read the public part. Such
+    a worker refuses newer fields, and refuses a spec with both the name and the outputs of a profile that it
+    knows. So leave out newer fields with default values, and the outputs of the profiles that the previous
+    release knows.
 
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.
@@ -146,7 +147,7 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
 
 
 def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = None) -> JobSpec:
-    """Return the complete spec, without the keys.
+    """Return the complete spec, but without the keys of HLS outputs.
 
     This function reverses `split_secrets` and `callback_queries`.
     """
@@ -233,7 +234,7 @@ def _without_newer(whole: Any, given: Any) -> Any:
 def _without_default_sound(output: Json) -> Json:
     """Return the output without sound settings that are equal to the defaults.
 
-    The first releases had these defaults in the model, so their hashes leave them out.
+    In the first releases, the model itself had these defaults, so hashes from that time do not cover them.
     """
     audio = output.get("audio")
     if not isinstance(audio, dict):

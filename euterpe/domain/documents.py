@@ -114,7 +114,7 @@ class RenditionDocument:
     width: Annotated[int | None, about("the width in pixels; null for sound", 1280, minimum=0)]
     height: Annotated[int | None, about("the height in pixels; null for sound", 720, minimum=0)]
     bitrate: Annotated[int | None, about("the average rate in bit/s", 2_500_000, minimum=0)]
-    language: Annotated[str | None, about("the language of the track, if the source tells it", None)]
+    language: Annotated[str | None, about("the language of the track, if the source names it", None)]
     copied: Annotated[
         bool,
         about(
@@ -285,7 +285,7 @@ class PlannedTrackDocument:
     bitrate: Annotated[
         int | None, about("the expected average rate in bit/s; null if it is not known", 2_500_000, minimum=0)
     ]
-    language: Annotated[str | None, about("the language, if the source tells it", None)]
+    language: Annotated[str | None, about("the language, if the source names it", None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
 
 
 def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
-    """Return the path for a response.
+    """Return the path in the form that a response shows.
 
     Known names are unchanged. Any other name is shortened to a printable prefix.
     """

@@ -57,7 +57,10 @@ class ProgressFigures:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The heartbeat of one job. `timings` has the resources that the attempt has used, if they changed."""
+    """The heartbeat of one job.
+
+    `timings` has the resources that the attempt has used so far, or is None if they have not changed.
+    """
 
     job: LeasedJob
     timings: Mapping[str, Any] | None = None

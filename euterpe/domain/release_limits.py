@@ -40,30 +40,32 @@ class ReleaseLimits:
     # A job that needs a lost key is released again and again. The pauses between its attempts grow up to this
     # value.
     longest_pause_ms: int = 300_000
-    # A job may be released this many times without a pause: workers that are stopped give their jobs back.
+    # A job may be released this many times without a pause, because each worker that is stopped releases its
+    # jobs.
     most_without_pause: int = 3
     # A job with one of `BOUNDED_CODES` fails permanently after `least_bounded` releases over at least
-    # `elsewhere_ms` (or one of the two longer times below). With the number alone, a job could fail while
-    # only most of the workers lack what it needs. With the time alone, a job could fail that waited in a long
-    # queue after its first release.
+    # `elsewhere_ms` (or one of the two longer times below). If only the number counted, a job could fail
+    # although a few workers have what the job needs. If only the time counted, a job could fail because it
+    # waited in a long queue after its first release.
     least_bounded: int = 20
     elsewhere_ms: int = 3_600_000
-    # If all releases are of one worker, the others may be busy with long jobs, so the job waits longer.
+    # This longer time applies if only one worker has released the job, because the other workers may be busy
+    # with long jobs.
     one_worker_ms: int = 86_400_000
-    # Updates of all workers may take a weekend.
+    # This longer time applies to the codes of a rollout: an update of all workers may take a weekend.
     rollout_ms: int = 3 * 86_400_000
-    # A job that only waits is charged after `least_bounded` releases over this time, so that no worker can
-    # hold a job for ever.
+    # A job with a code of `_WAITING` is charged after `least_bounded` releases over at least this time.
+    # Otherwise a worker could claim and release the job for ever.
     waiting_ms: int = 7 * 86_400_000
 
     def is_charged(self, code: ErrorCode | None, earlier: EarlierReleases = NONE_YET) -> bool:
         """Return whether the attempt is charged. `code` is None for a release without a reason.
 
-        For a limited code, `earlier` has the job's releases with any of these codes. The releases of all
-        attempts count. When only releases after the last charged attempt counted, a job with a budget of
-        three attempts ran eighteen times. For a bounded code, `earlier` has the releases with this code, and
-        otherwise all releases, but only those after the last charged attempt, so that a person can retry the
-        job.
+        For a code of `LIMITED_CODES`, `earlier` has all releases of the job with any of these codes. When
+        only releases after the last charged attempt counted, a job with a budget of three attempts ran
+        eighteen times. For a code of `BOUNDED_CODES`, `earlier` has the releases with this code, and for any
+        other code, all releases. In these two cases, releases before the last charged attempt do not count,
+        so that a person can retry the job.
         """
         if code in LIMITED_CODES:
             return earlier.releases >= self.most_free
@@ -104,6 +106,6 @@ class ReleaseLimits:
         return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)
 
     def least_pause_ms(self, given_back: int, draw: float) -> int:
-        """Return the shortest pause after a release that asks for none, or for a certain one."""
+        """Return the lower bound of the pause after a release without a reason or with a requested pause."""
         later = given_back - self.most_without_pause
         return 0 if later < 0 else self.pause_ms(later, draw)

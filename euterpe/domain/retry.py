@@ -152,8 +152,8 @@ def decide_job(
     """Return the outcome of a failed attempt.
 
     If the budget is spent or the error is unrecoverable, the job becomes a dead letter. With
-    `paced_elsewhere`, a foreign queue decides when to try again: the job rests in `failed` until then. Only
-    an expired lease is still retried here, because it is no failure in the foreign queue.
+    `paced_elsewhere`, a foreign queue decides when to try again, and the job stays in `failed` until then.
+    After an expired lease, the job is requeued nevertheless, because the foreign queue has seen no failure.
     """
     # A canceled job ends in `failed`, not in `dead_letter`, even if its budget is spent.
     if cancel_requested or error.code is ErrorCode.CANCELED:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from hashlib import sha256
 from urllib.parse import quote
 
-_LONGEST = 255  # the store accepts no longer texts
+_LONGEST = 255  # the store refuses longer texts
 
 
 class ForeignQueue(StrEnum):

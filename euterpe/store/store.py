@@ -66,11 +66,11 @@ class Store:
     ) -> None:
         """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
-        A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, no expired lease
-        is revoked, so that after an outage each running worker can revive its leases. `outage_grace_ms` is
-        the same after an outage of the database, which `outage` recognises. `shares` builds the
-        object that ranks jobs for claims. A benchmark passes a different function, to compare the fair order
-        with another order.
+        A write waits at most `write_wait_s` for other writes. No expired lease is revoked for
+        `sweep_grace_ms` from now, nor for `outage_grace_ms` after an outage of the database, which `outage`
+        recognises. During this time each running worker can revive its leases. `shares` builds the object
+        that ranks jobs for claims. A benchmark passes a different function, to compare the fair order with
+        another order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s, outage=outage)
         try:

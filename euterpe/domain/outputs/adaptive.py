@@ -48,8 +48,8 @@ class Rung(StrictModel):
 
     @model_serializer(mode="wrap")
     def _shortest(self, write: SerializerFunctionWrapHandler) -> Any:
-        # Older releases, which know only heights, can read such a rung, and compute the same hash of the
-        # request.
+        # Older releases know only the heights of rungs. If a rung has nothing but a height, they can read the
+        # rung in this form, and they compute the same hash of the request.
         return self.height if self.bitrate_kbps is None and self.crf is None else write(self)
 
 

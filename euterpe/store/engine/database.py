@@ -49,10 +49,10 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
-        """Run the block in a write transaction. With its commit, send the wake-ups that were announced.
+        """Run the block in a write transaction. Send the wake-ups that the block has announced at its commit.
 
-        Without `durable` the commit does not wait for the disk: until the next durable commit, a power loss
-        may undo it. The death of a process undoes nothing.
+        Without `durable`, the commit does not wait for the disk. A power loss before the next durable commit
+        may undo the transaction, but a crash of the process does not.
         """
         topics: set[Topic] = set()
         engine = self.engines.write if durable else self._relaxed
@@ -136,9 +136,9 @@ class Database:
                 connection.exec_driver_sql("ANALYZE")
 
     def lock_names(self, connection: sa.Connection, names: Iterable[str]) -> None:
-        """Wait until no other transaction holds one of these names; hold them until the transaction ends.
+        """Lock these names until the transaction ends. Wait while another transaction holds one of them.
 
-        SQLite and libSQL have only one writer, so there is nothing to wait for.
+        SQLite and libSQL have only one writer, so no lock is needed there.
         """
         if self.engines.locks_rows:
             # Sorted keys prevent deadlocks between two calls that share names.

@@ -68,8 +68,9 @@ class WakeupTimings:
     look_every_s: float = 0.0125
     # The pause if the files are watched: inotify misses some writes, for example writes of other machines.
     look_anyway_s: float = 0.1
-    # A commit is visible within 0.1 s of the write to the file, unless the disk is very slow. Until then each
-    # pause before a read is as long as the time since the write, but at least `shortest_pause_s`.
+    # A commit is visible within this time after the write to the file, unless the disk is very slow. During
+    # this time, each pause before a read is as long as the time since the write, but at least
+    # `shortest_pause_s`.
     seen_within_s: float = 0.1
     shortest_pause_s: float = 0.0005
 

@@ -79,8 +79,8 @@ class FailedAttempt:
 class ReleasedAttempt:
     """The report of an attempt that the worker gives up without a charge to the job.
 
-    `delay_ms` is the time before the next claim. If it is None, a job with a `reason` waits longer after each
-    release, and a job without a reason does not wait.
+    `delay_ms` is the time before the next claim. If `delay_ms` is None, a job with a `reason` waits longer
+    after each release. A job without a reason waits only after several releases (`ReleaseLimits`).
     """
 
     key: AttemptKey
@@ -117,7 +117,7 @@ class EndAnswer:
 
 class ReportRefusal(StrEnum):
     ATTEMPT_ENDED = "attempt_ended"  # the same worker has ended the attempt with another outcome
-    LEASE_LOST = "lease_lost"  # the sweep ended the attempt, or it never belonged to this worker
+    LEASE_LOST = "lease_lost"  # the sweep ended the attempt, or the attempt never belonged to this worker
     UNKNOWN_JOB = "unknown_job"
     PRUNED = "pruned"
 
@@ -130,9 +130,8 @@ class EndRefused:
     outcome: str | None = None
 
 
-# For each kind of report, the outcomes of the attempt that this report can cause. A report of a release may
-# cause a charge if the job has used up its free releases. If the cancel of the job was requested, the end of
-# the attempt cancels the job.
+# The outcomes that each kind of report can give to its attempt. A release is charged if the job has used up
+# its free releases. If a cancel of the job was requested, a failure or a release cancels the job.
 _OWN_OUTCOMES: Mapping[type[AttemptEnd], frozenset[str]] = {
     Completion: frozenset({"succeeded"}),
     FailedAttempt: frozenset({"requeued", "failed", "canceled"}),

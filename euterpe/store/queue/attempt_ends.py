@@ -48,7 +48,7 @@ _ATTEMPT_COLUMNS = (
 
 
 class AttemptEnds:
-    """Record reports in batches. A `GroupCommit` may call each method, with `max_batch` as its limit."""
+    """Record reports in batches. Each method can be the `flush` of a `GroupCommit` with this `max_batch`."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class AttemptEnds:
     def _owned(
         self, connection: sa.Connection, ends: Sequence[AttemptEnd]
     ) -> list[tuple[AttemptEnd, AnyRow]]:
-        """Lock the jobs; return those whose owners report, each with the first report of its owner."""
+        """Lock the jobs. For each job whose owner reports, return the owner's first report and the row."""
         rows = {row.job_id: row for row in self._walk.lock(connection, [end.key.job_id for end in ends])}
         if not rows:
             return []

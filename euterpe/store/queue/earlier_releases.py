@@ -46,7 +46,7 @@ class ReleaseCounts:
         self._all = recent.group_by(_attempt.job_id)
 
     def before(self, connection: sa.Connection, ends: Sequence[AttemptEnd]) -> Mapping[str, EarlierReleases]:
-        """Return the earlier releases of each job that count for its report, by job id."""
+        """Return, by job id, the earlier releases that decide whether the release in `ends` is charged."""
         codes = {
             end.key.job_id: None if end.reason is None else end.reason.code
             for end in ends

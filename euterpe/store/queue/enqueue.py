@@ -163,8 +163,8 @@ class Enqueue:
     def _refuse_pruned_sources(self, connection: sa.Connection, jobs: Sequence[NewJob]) -> None:
         """Raise `DuplicateSource` if the job of a `source_ref` was pruned.
 
-        The caller has inserted the rows. That insert has waited for a concurrent prune of the same refs, so
-        this query sees what the prune has committed.
+        The caller has inserted the rows. The insert has waited for a concurrent prune of the same refs, so
+        this query sees the rows that the prune has committed.
         """
         refs = [job.source_ref for job in jobs if job.source_ref is not None]
         if refs:

@@ -142,7 +142,7 @@ def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) ->
     if shape.source == JobStatus.PROCESSING:
         columns["eta_seconds"] = columns["speed"] = sa.null()
     if shape.target in FINISHED:
-        # A job that can never run again does not need its credentials and its key: delete them.
+        # A job that can never run again does not need its credentials and its HLS keys, so delete them.
         parts = ("encrypted", "dek_wrapped", "kek_id", "encryption_version")
         for name in (f"{secret}_{part}" for secret in ("storage_creds", "hls_key") for part in parts):
             column = inbox_jobs.c[name]

@@ -107,7 +107,7 @@ class Replay:
         return len(self._make_due(waiting.with_for_update()))
 
     def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
-        """Make waiting events due now, with the same budget; return their rows as read before the change."""
+        """Make waiting events due now, with the same budget; return their rows as they were before."""
         with self._database.transaction() as connection:
             found = connection.execute(waiting).all()
             self._origins.forget(connection, {row.requester_id for row in found})

@@ -184,7 +184,7 @@ class Requesters:
         return _principal(row)
 
     def still_valid(self, keys: Sequence[HashedKey]) -> dict[HashedKey, Principal]:
-        """Return the requesters that own these keys, without the keys that are not valid any more."""
+        """Return the requester of each of these keys that is still valid."""
         known = {key.key_id: key for key in keys}
         with self._database.snapshot() as connection:
             rows = fetch_all(

@@ -42,7 +42,7 @@ class _SealedColumns:
     kek_id: str
     version: str
     context: Callable[[Any], Context]
-    owner: Sequence[str]  # the columns that `context` reads, besides the key and those of `unchanged`
+    owner: Sequence[str]  # the columns that `context` reads, besides the key and the columns in `unchanged`
     unchanged: Sequence[str]  # a row is written only if these columns have not changed since it was read
 
     @property

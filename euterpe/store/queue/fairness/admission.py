@@ -79,7 +79,7 @@ class Admission:
     def promote_due(self, connection: sa.Connection, limit: int) -> int | None:
         """Move due jobs (those that `DueRows.pick` returns) out of the lane `delayed`; return how many.
 
-        Return None if no job is due, so that no row was locked.
+        Return None if no job is due. In this case no row was locked.
         """
         picked = self._due.pick(connection, limit)
         if not picked:
@@ -100,8 +100,8 @@ class Admission:
         admitted = self._of_free_shares(connection, self._caps.next_in_line(connection, limit))
         return self._make_ready(connection, admitted, past_cap=True)
 
-    # Sweeps skip locked groups and shares. If sweeps waited for such a lock, a frozen process that holds it
-    # would stop the sweeps of all workers. Each stopped sweep would also keep locks on a hundred jobs of
+    # Sweeps skip locked groups and shares. If sweeps waited for these locks, a frozen process with such a
+    # lock would stop the sweeps of all workers. Each stopped sweep would also keep locks on a hundred jobs of
     # various requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
