@@ -202,7 +202,7 @@ class Settings(BaseSettings):
     min_transfer_bytes_per_s: Annotated[int, Field(ge=0)] = MIN_BYTES_PER_SECOND
     min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
 
-    fetch_connections: Annotated[int, Field(ge=1, le=16)] = DEFAULT_PARALLEL.connections  # of one source
+    fetch_connections: Annotated[int, Field(ge=1, le=16)] = DEFAULT_PARALLEL.connections  # per source
 
     server: str | None = None  # a remote worker gets its jobs from this server, and needs no database
     api_key: SecretStr | None = None  # of a remote worker

@@ -1,8 +1,8 @@
 """The loop of a bridge: take jobs of a foreign queue, attach them to rows, and report what the rows say.
 
 Each held job is a task. One loop extends the leases of all held jobs, and one watcher reads all their rows.
-A foreign lease is only the right to report: a job whose lease is lost goes on, and its next
-holder reports it.
+A foreign lease is only the right to report. A job whose lease is lost continues to run, and the
+next holder of the foreign job reports its end.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ _GONE = ForeignFailure(
 class BridgeTimings:
     """Durations of a bridge, in seconds."""
 
-    take_wait_s: float = 1.0  # the longest wait for a job; a stop waits for its end
+    take_wait_s: float = 1.0  # the longest wait for a job; it may delay a stop by this time
     progress_every_s: float = 1.0
     no_room_s: float = 2.0  # the pause before the requester's quota is read again
     database_s: float = 1.0  # the pause after a failed call of the database
-    drain_s: float = 10.0  # for the reports under way when the bridge is stopped
+    drain_s: float = 10.0  # how long a stopping bridge waits for reports under way
 
 
 DEFAULT_TIMINGS = BridgeTimings()
@@ -66,8 +66,8 @@ class HeldJob:
     def __init__(self, job: ForeignJob) -> None:
         self.job = job
         self.task: asyncio.Task[None] | None = None
-        self.is_reporting = False  # the report itself finds out whether the lease holds
-        self.is_canceled = False  # by the producer, in the foreign queue
+        self.is_reporting = False  # True during the report of the end, whose answer shows a lost lease
+        self.is_canceled = False  # True after the producer's cancel was passed on to the row
         self._lost = asyncio.Event()
         self._canceled = asyncio.Event()
 
@@ -78,7 +78,7 @@ class HeldJob:
         self._canceled.set()
 
     async def until(self, wait: Awaitable[None], *, or_canceled: bool = True) -> None:
-        """Wait for `wait`, or for a cancel of the producer. Raise `ForeignLeaseLost` if the lease is lost."""
+        """Wait for `wait`, or until the producer cancels. Raise `ForeignLeaseLost` if the lease is lost."""
         waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._lost.wait())]
         if or_canceled and not self.is_canceled:
             waits.append(asyncio.ensure_future(self._canceled.wait()))
@@ -159,7 +159,8 @@ class Bridge:
                 self._note_open(is_open)
                 if is_open:
                     take = partial(self._adapter.take, free, self._timings.take_wait_s)
-                    # Never canceled: a job that was taken and not held would be lost until its lease ends.
+                    # Do not cancel this call: it may have taken jobs that are not in `_held` yet. Nobody
+                    # would run these jobs before their leases expire.
                     jobs = await self._calls.once(take)
                     failures = 0
                     for job in jobs:
@@ -234,7 +235,7 @@ class Bridge:
         self._let_go(held)
 
     async def _hand_back_later(self, job: ForeignJob) -> None:
-        """Hand a job back after an unexpected error. The pause keeps a lasting error from a busy loop."""
+        """Hand a job back after an unexpected error. The pause prevents a busy loop if the error lasts."""
         await asyncio.sleep(self._timings.database_s)
         try:
             await self._adapter.release(job)
@@ -243,7 +244,7 @@ class Bridge:
             _log.warning("bridged_job_not_handed_back", bridge=self.name, foreign_id=job.job_id, error=reason)
 
     async def _attached(self, held: HeldJob) -> Attached | Rejected:
-        """Return the row of the job. In an outage of the database, repeat while the lease holds."""
+        """Return the row of the job. In an outage of the database, retry until the lease is lost."""
         waits = 0
         while True:
             try:
@@ -264,14 +265,14 @@ class Bridge:
             waits += 1
             if waits == 1:
                 _log.warning("bridged_job_waits", bridge=self.name, foreign_id=held.job.job_id, reason=event)
-            # A canceled job has no row to cancel yet: do not ask the database all the time.
+            # A cancel does not end this pause. There is no row to cancel yet, and each round is a query.
             await held.until(asyncio.sleep(pause_s), or_canceled=False)
 
     async def _reported(self, held: HeldJob, attached: Attached) -> Told:
-        """Report the progress and the end of a row. Return what the foreign queue has answered to the end."""
+        """Report progress and end of a row. Return the foreign queue's answer to the report of the end."""
         job = held.job
         if attached.is_retried:
-            await self._report_progress(job, 0.0)  # the foreign queue still shows that of the last attempt
+            await self._report_progress(job, 0.0)  # replaces the progress of the last attempt
         progress = ProgressThrottle(self._timings.progress_every_s)
         with self._watcher.watching(attached.job_id, attached.requester_id) as watched:
             while True:
@@ -304,7 +305,7 @@ class Bridge:
         return await self._adapter.fail(job, failure_of(row))
 
     async def _report(self, held: HeldJob, report: Callable[[], Awaitable[Told]]) -> Told:
-        """Repeat the report until the foreign queue answers: an outage loses no end of a job."""
+        """Repeat the report until the foreign queue answers, so that no end is lost in an outage."""
         held.is_reporting = True
         return await self._calls.until_answered(report)
 
@@ -313,7 +314,7 @@ class Bridge:
             try:
                 await self._calls.once(partial(self._adapter.progress, job, percent))
             except ForeignUnavailable:
-                return  # `once` has noted the outage
+                return  # `once` has logged the outage
 
     # -- leases
 
@@ -343,7 +344,7 @@ class Bridge:
     # -- stop
 
     async def _drain(self) -> None:
-        """Give reports under way `drain_s`, and hand all other jobs back."""
+        """Wait up to `drain_s` for reports under way, and hand all other jobs back."""
         reporting = [one.task for one in self._held if one.is_reporting and one.task is not None]
         await self._hand_back([one for one in self._held if not one.is_reporting])
         if reporting:
@@ -367,7 +368,7 @@ class Bridge:
 
 
 class ProgressThrottle:
-    """Decides which progress of a job is reported: at most one in `every_s`, and only a higher one."""
+    """A rate limit for progress reports: at most one per `every_s`, and only if the progress has risen."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s, self._clock = every_s, asyncio.get_running_loop().time

@@ -48,7 +48,7 @@ class Client:
         return self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
     def dry_run(self, spec: Document | None = None, **fields: Any) -> Document:
-        """Return the service's plan of a job: what the job would make of its source. No job is stored.
+        """Return the plan of a job: the outputs that it would make from its source. No job is stored.
 
         Raise `Invalid` if the job would fail.
         """
@@ -69,7 +69,7 @@ class Client:
         return self._follow(self._plans.finished(job_id, timeout))
 
     def watch(self, job_id: str) -> Iterator[Event | Progress]:
-        """Yield all events of a job in order, each once, and progress between the events.
+        """Yield each event of a job once, in order. Between the events, yield progress documents.
 
         Reconnect and resume after a lost connection.
         """

@@ -45,7 +45,7 @@ class _Read:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(_Read, StatusDocument):
-    """The status document of a job. Instants are ISO 8601 in UTC."""
+    """The status document of a job. Times are ISO 8601 texts in UTC."""
 
     @property
     def is_finished(self) -> bool:

@@ -10,9 +10,9 @@ from euterpe.store.queue.outbox import ClaimedEvent
 
 # If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
-# The same limit for a receiver that is not proven yet. This limit is shorter, because dead receivers take the
-# slots for trials: with five dead receivers of fifty, each first delivery to another receiver waited for a
-# quarter of a second.
+# The same limit for a receiver that is not proven yet. This limit is shorter, because dead receivers occupy
+# the slots for trials. When five of fifty receivers were dead, each first delivery to another receiver waited
+# for a quarter of a second.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
 # gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.
@@ -25,8 +25,8 @@ _REFUSING_AFTER = 5
 # soon anyway. Without this limit, a few events that always time out would be sent again after each success of
 # other events.
 _OUTAGE_S = 300.0
-# A write takes milliseconds, so an outcome of the last two seconds may not be stored yet. During this time,
-# the stored state does not replace the state in memory.
+# The write of an outcome normally takes milliseconds. For safety, an outcome counts as not yet stored for
+# this time. During this time, the stored state does not replace the state in memory.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -38,7 +38,7 @@ class Health(Enum):
 
 
 class Outcome(Enum):
-    """What the result of a delivery shows about the health of the destination."""
+    """The result of a delivery, as far as it concerns the health of the destination."""
 
     ANSWER = auto()
     REFUSAL = auto()  # the receiver answered with an error
@@ -83,8 +83,8 @@ class Destination:
     def next_event(self) -> ClaimedEvent | None:
         """Return the next event to send, or None if each waiting job has a send under way.
 
-        The next event is the event with the lowest sequence of the first waiting job that has no send under
-        way.
+        Choose the first waiting job that has no send under way, and return its event with the lowest
+        sequence.
         """
         busy = {send.event.job_id for send in self.sends}
         free = next((entry.event for entry in self.waiting if entry.event.job_id not in busy), None)
@@ -115,7 +115,7 @@ class Destination:
             self.refusals = known.failures
 
     def note_outcome(self, outcome: Outcome, took_s: float, now: float) -> OriginChange | None:
-        """Record the outcome of a delivery. Return the change of the receiver's state to store, if any."""
+        """Record the outcome of a delivery. If the receiver's stored state must change, return the change."""
         if outcome is Outcome.NOTHING:
             return None
         self.last_outcome_at = now
@@ -199,8 +199,8 @@ class RequesterQueue:
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
         self._known: dict[str, Destination] = {}  # in the order of their last use
-        self.last_start = 0  # the number of this requester's last send, counted over all requesters
-        self.active: dict[str, Destination] = {}  # destinations with waiting events, in turn order
+        self.last_start = 0  # the number of its last send; the sends of all requesters are numbered together
+        self.active: dict[str, Destination] = {}  # destinations with waiting events, in the order of service
 
     def destination(self, event: ClaimedEvent) -> Destination:
         """Return the destination of an event.

@@ -10,8 +10,8 @@ class KeysPause:
 
     A pause stops the sends of all requesters, because every send needs a webhook secret. The sends stop even
     if only one of two providers is unavailable, or if the secrets of a requester are still cached. Pauses per
-    requester would need a claim for each requester in every pause: with 5,000 waiting events, claims and
-    postponements were 160 transactions a second, for as long as the outage lasted.
+    requester would need a claim for each requester in every pause. With 5,000 waiting events, these claims
+    and postponements were 160 transactions a second during the whole outage.
 
     The callers hold a lock.
     """
@@ -51,7 +51,7 @@ class KeysPause:
         return True
 
     def take_start(self) -> bool:
-        """Return whether a send may start now. In an outage, this uses up the trial."""
+        """Return whether a send may start now. In an outage, this call uses up the trial."""
         may_start, self._is_trial_left = self._until is None or self._is_trial_left, False
         return may_start
 

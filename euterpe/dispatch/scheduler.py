@@ -149,7 +149,7 @@ class SendScheduler:
         return None
 
     def finish(self, send: Send, outcome: Outcome) -> OriginChange | None:
-        """Record the outcome of a send. Return the change of its receiver's state to store, if any."""
+        """Record the outcome of a send. If the receiver's stored state must change, return the change."""
         destination, now = send.destination, self._clock()
         self._sends.remove(send)
         destination.sends.remove(send)

@@ -75,7 +75,7 @@ class RequestLimits:
     def ticks(self) -> Iterator[float]:
         """Begin a wait, and yield the lengths of its parts. Between two parts, call `on_wait`.
 
-        Raise when the wait has taken as long as it may.
+        Raise when the wait has reached its limit.
         """
         left = self.begin_wait()
         while self._on_wait is not None and left > self._tick_s:

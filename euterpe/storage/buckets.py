@@ -231,8 +231,8 @@ class BucketDestination:
             try:
                 identity = upload.publish(found, conditional=self._is_conditional)
             except Changed:
-                # There is an object of this name, so the next names probably have objects, too: read their
-                # states first.
+                # An object of this name exists, so objects of the next names probably exist, too. From now
+                # on, read the state of each object first.
                 self._reads_first = True
             except ConditionsUnsupported:
                 self._reads_first, self._is_conditional = True, False

@@ -57,7 +57,7 @@ class FileReplacement:
     def __init__(self, owner: Owner | None) -> None:
         self._owner = owner
         self._cleared: set[tuple[int, int]] = set()  # folders, by device and inode
-        self._clearing = threading.Lock()  # held while one thread clears a folder, so that no other publishes
+        self._clearing = threading.Lock()  # held while a thread clears a folder; publications wait
 
     def part_name(self) -> str:
         job, claim = (self._owner.job_id, self._owner.claim_version) if self._owner else ("none", 0)

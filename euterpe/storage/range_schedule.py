@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 # The minimum length of a range. The front request reads fewer bytes in less time than another request takes.
 _LEAST_BYTES = 256 * 1024
-# If a connection's share of the rest is below this length, a range is half of the rest, but at most this
-# long. Otherwise a slow front request would have too much left to read at the end.
+# A new range is one connection's share of the missing bytes. If this share is below this length, the range is
+# half of the missing bytes, but at most this long. Otherwise a slow front request would have too much to read
+# at the end.
 _SMALL_BYTES = 1024 * 1024
 # The assumed size of a source whose size is not announced.
 _ENDLESS = 1 << 62

@@ -23,8 +23,8 @@ T = TypeVar("T")
 OnChunk = Callable[[int], None]
 
 CHUNK = 1024 * 1024
-# Fewer new bytes than this do not count as progress, because with a few bytes per request the transfer would
-# never end.
+# Fewer new bytes than this do not count as progress. Otherwise, with a store that sends a few bytes per
+# request, the transfer would never end.
 _LEAST_PROGRESS = 64 * 1024
 _STRONG_ETAG = re.compile(r'"[!#-~]{1,256}"')
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: do not wait for a FIFO
@@ -103,9 +103,9 @@ class SentFile(Protocol):
     """A file that was sent to a store and is not visible yet. Publish it by `put`, or else call `abort`."""
 
     def abort(self, newest: "UploadDestination | None" = None) -> None:
-        """Remove the bytes from the store. Do nothing if they are published.
+        """Remove the bytes from the store. Do nothing if the file is published.
 
-        Use the credentials of `newest`, which is the same destination, if they may be newer.
+        `newest` is the same destination with credentials that may be newer. If it is given, use them.
         """
         ...
 
@@ -157,7 +157,7 @@ class Outgoing:
 
     @cached_property
     def sha256(self) -> str:
-        """Return the hash of the whole file. The metadata of the object needs it before the upload."""
+        """Return the hash of the file. It is metadata of the object, so it is needed before the upload."""
         digest = sha256()
         with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):

@@ -69,7 +69,7 @@ class Attempt:
     def run(self) -> AttemptResult:
         """Run the attempt and record its outcome. Write nothing once the lease is lost.
 
-        Return `WORKER_FAULT` when the worker seems to be to blame (disk, memory, sandbox).
+        Return `WORKER_FAULT` when the worker is probably at fault (disk, memory, sandbox).
         """
         try:
             return self._run()

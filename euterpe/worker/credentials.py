@@ -103,7 +103,7 @@ class CredentialAccess:
         credentials = credentials_for(self.spec.credentials, side)
         if credentials is None or credentials.expires_at is None:
             return False
-        # A worker's clock that is an hour fast would otherwise spend a refresh on valid credentials.
+        # Without this correction, a worker whose clock is an hour fast would refresh valid credentials.
         now = self._wall_clock() - self._clock_ahead_s
         return credentials.expires_at / 1000 - now < self._timings.expires_soon_s
 

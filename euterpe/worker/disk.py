@@ -100,7 +100,7 @@ class DiskLedger:
             return 0 if share == 0 else (unreserved + share * 3 // 4) // share
 
     def is_short(self) -> bool:
-        """Return whether the disk is below the reserve, even without the kept sources."""
+        """Remove kept sources if necessary. Return whether the disk is still below the reserve."""
         self._free(self._reserve_bytes)
         return self._free_bytes() < self._reserve_bytes
 

@@ -98,7 +98,7 @@ class EarlyUploads:
             self._waiting.append(_Offer(name, path, content_type, self._round))
             self._changed.notify_all()
         if self._thread is None:
-            run = partial(copy_context().run, self._run)  # its log lines have the fields of the attempt
+            run = partial(copy_context().run, self._run)  # its log lines get the fields of the attempt
             thread = threading.Thread(target=run, name="euterpe-early-upload", daemon=True)
             try:
                 thread.start()

@@ -4,7 +4,7 @@ Keep the encode only if the final plan needs the same encode. The facts from the
 an early plan, whose first command reads the source from a pipe. The facts of the complete source give the
 final plan. If the first command of the final plan has the same arguments, the running encode is kept.
 Otherwise the running encode is stopped, and its files are removed. The pipe ends only when the source is
-complete and unchanged, so no kept encode has only a part of its source.
+complete and unchanged, so a kept encode has read the whole source.
 """
 
 import os

@@ -35,7 +35,7 @@ from euterpe.worker.remote.server_errors import AttemptOver, ServerUnavailable
 
 _log = structlog.get_logger(__name__)
 R = TypeVar("R")
-# How many heartbeats may be answered too late before a proof of the claim is given up for now.
+# A proof of the claim is given up for now after this many heartbeats whose answers came too late.
 _PROOFS = 2
 
 
@@ -111,8 +111,9 @@ class HttpPlane:
             return True
         for _ in range(_PROOFS):
             self._beats.send([(held, None)], is_urgent=True)
-            # The proof is the time since the heartbeat was sent, and its answer may come late. The machine
-            # may have been suspended meanwhile, which no time limit of the request counts.
+            # A heartbeat proves the claim for a time that is counted from the sending of the heartbeat. Its
+            # answer may come after that: the time limit of the request does not count the time for which the
+            # machine was suspended.
             if held.is_lost or held.may_publish(self._clock()):
                 return not held.is_lost
         raise ServerUnavailable("the answers to heartbeats come too late to publish a file")

@@ -36,7 +36,7 @@ class Disk(Protocol):
 class FileState:
     """The identity of a file and the times of its last changes.
 
-    Every write changes the ctime, even a write through a mapping or through another name of the file. No
+    Every write changes the ctime, even a write through a memory mapping or a hard link. No
     system call can set the ctime.
     """
 
@@ -156,8 +156,8 @@ class KeptSources:
         folder.mkdir(mode=0o700, exist_ok=True)
         target = folder / uuid4().hex
         path.rename(target)
-        # Read the state again, because the rename has changed the ctime. No child can access the file any
-        # more.
+        # Read the state again, because the rename has changed the ctime. No child process can access the file
+        # any more.
         self._kept[job_id] = _Kept(target, identity, FileState.of(target), self._now() + self._keep_s)
 
     def _remove(self, job_id: str) -> None:

@@ -37,8 +37,8 @@ class UsageMeter:
     def phase(self, name: str) -> Iterator[None]:
         """Measure the duration of a phase. Until the phase ends, the document contains its duration so far.
 
-        Times of the same phase add up. Two different phases may run at the same time, but the same phase may
-        not run twice at once.
+        If a phase runs several times, its durations are added. Two different phases may run at the same time,
+        but the same phase may not run twice at once.
         """
         with self._lock:
             self._running[name] = self._now()

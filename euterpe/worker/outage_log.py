@@ -1,4 +1,4 @@
-"""The log lines of an outage: its begin, a reminder once a minute, and its end."""
+"""The log lines of an outage: its beginning, a reminder once a minute, and its end."""
 
 import threading
 import time

@@ -61,7 +61,7 @@ def _document(pairs: Sequence[tuple[MadeFile, Stored]], files: Sequence[Mapping[
 
 
 def _quality(measured: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
-    """Return the quality of an output. If it has several picture tracks, return the lowest of each score."""
+    """Return the quality of an output. With several picture tracks, return the lowest value of each score."""
     if len(measured) <= 1:
         return dict(measured[0]) if measured else None
     scores = {name: [one[name] for one in measured if name in one] for name in SCORES}

@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 # the timeout first. So the encode gets this many seconds more than the attempt has left.
 _EXTRA_ENCODE_S = 5.0
 # The errors of the verification that reading from a pipe may have caused. After any other error, a second
-# encode would not help: a low quality would be found again, and a worker that is to blame releases the job.
+# encode would not help: the quality would be just as low, and a fault of the worker releases the job anyway.
 _CAUSED_BY_PIPES = (ErrorCode.OUTPUT_TRUNCATED, ErrorCode.OUTPUT_UNDECODABLE)
 
 
@@ -144,8 +144,8 @@ class OutputMaker:
                 on_made=work.offer,
                 watermark_fds=work.watermark_fds,
             )
-        # If the first command ran during the fetch, the plan has no measurements whose results could change
-        # it.
+        # Measurements during an encode may change the plan. A plan whose first command ran during the fetch
+        # contains no measurements.
         made = stats.plan if commands is work.planned else work.planned
         with self._meter.phase("verify"):
             verified = verify(

@@ -61,12 +61,12 @@ class Worker:
         self._tools, self._slots = tools, slots
         self._timings, self._clock = timings, clock
         self.lease_keeper = JobLeaseKeeper(tools.plane, interval_ms=heartbeat_ms)
-        # As many attempts as there are slots may upload beside the slots. More would take more memory: an
-        # upload holds up to 32 MiB.
+        # Besides the attempts in slots, one attempt per slot may upload. More uploads would need too much
+        # memory, because each holds up to 32 MiB.
         self._most = 2 * slots
         self._pool = pool or ThreadPoolExecutor(self._most, thread_name_prefix="euterpe-slot")
         self._busy: dict[Future[None], AttemptControl] = {}
-        self._uploading = set[AttemptControl]()  # those of `_busy` that have left their slots
+        self._uploading = set[AttemptControl]()  # the attempts in `_busy` that have left their slots
         self._gate = ClaimGate(tools.self_check, tools.disk)
         self._drains_since = float("inf")
         self._changed = threading.Condition()

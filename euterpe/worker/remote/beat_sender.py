@@ -41,9 +41,9 @@ class BeatSender:
             self._reporting.discard(lease)
 
     def send(self, leases: Sequence[tuple[HeldLease, Timings]], *, is_urgent: bool = False) -> None:
-        """Send one heartbeat for all leases that are not lost. Raise `Unavailable`.
+        """Send one heartbeat for all leases that are not lost. Raise `Unavailable` if no answer comes.
 
-        An urgent heartbeat is one for whose answer an attempt waits.
+        A heartbeat is urgent if an attempt waits for its answer.
         """
         living = [(lease, timings) for lease, timings in leases if not lease.is_lost]
         if not living:

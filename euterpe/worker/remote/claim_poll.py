@@ -30,7 +30,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _ABANDONED_S = 5.0
 _RELEASE_S = 2.0  # the time limit of a release; a failed release is tried again, or the lease expires
 _MOST_RELEASES = 16
-# The server cannot read its own keys. For a claim this is an outage like any other, so the worker backs off.
+# With these errors, the server cannot use its keys. A claim treats them like an outage: the worker backs off.
 _KEY_ERRORS = (KeyProviderUnavailable, UnknownKek, UnknownFormat, CannotDecrypt)
 
 
@@ -112,7 +112,7 @@ class ClaimPoll:
             self._changed.notify_all()
 
     def release_abandoned(self, *, abandoned_s: float | None = None) -> None:
-        """Release the jobs of unanswered claims, except of a claim that this worker still repeats."""
+        """Release the jobs of unanswered claims, except the claim that this worker still repeats."""
         limit_s = self._abandoned_s if abandoned_s is None else abandoned_s
         with self._changed:
             unanswered = self._open

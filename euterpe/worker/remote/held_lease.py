@@ -1,4 +1,4 @@
-"""The lease of a job at a remote worker, as far as the worker can know without the database's clock."""
+"""The lease of a job at a remote worker, which does not know the time of the database's clock."""
 
 import math
 import threading
@@ -125,7 +125,7 @@ class HeldLease:
                 "eta_seconds": progress.eta_seconds,
                 "speed": progress.speed,
             }
-            # Leave out infinite numbers: JSON has none, and a single one would stop the heartbeat of all
-            # jobs.
+            # Leave out infinite numbers. JSON has no infinite numbers, so a single one would make the
+            # heartbeat of all jobs fail.
             values = {name: v for name, v in given.items() if v is not None and math.isfinite(v)}
         return Beat(self.lease, values if timings is None else {**values, "timings": timings})

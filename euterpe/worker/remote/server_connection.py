@@ -23,9 +23,10 @@ from euterpe.worker.remote.server_settings import ServerSettings, new_client
 
 # A claim has up to 100 jobs of at most 256 KiB.
 _ANSWER_BYTES = 32 * 1024 * 1024
-# The longest Retry-After that `send` waits for. After a longer one, the caller repeats the call later.
+# The longest Retry-After for which `send` waits. If it is longer, `send` raises the error.
 _LONGEST_PAUSE_S = 5.0
-# If a request fails within this time, the server had probably closed an idle connection.
+# If a request fails within this time, the server had probably closed an idle connection. Then the request is
+# sent again.
 _IDLE_FAILURE_S = 1.0
 R = TypeVar("R")
 _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
@@ -34,7 +35,7 @@ _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 class ServerConnection:
     """A pool of connections to one server. Thread-safe.
 
-    `connections` is the number of calls that may run at once: one for each slot, the claim and the heartbeat.
+    `connections` is the number of calls that may run at once.
     """
 
     def __init__(
