@@ -47,7 +47,7 @@ class Databases:
     """A factory of empty databases, on one Postgres server or as SQLite files. `stop` ends the server."""
 
     def __init__(self, folder: Path) -> None:
-        folder.chmod(0o755)  # the server runs as another user
+        folder.chmod(0o755)  # the server runs as another user, and must read this folder
         self._folder = folder
         self._server: PostgresServer = get_server(folder / "pg")
 

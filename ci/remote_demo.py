@@ -109,14 +109,14 @@ def _run(folder: Path, settings: Settings, s3: S3Server, collector: Collector) -
 
 @contextmanager
 def _remote_worker(folder: Path, server: str, api_key: str, s3: S3Server) -> Iterator[None]:
-    """Run a remote worker in a process whose environment has no database. Stop it at the end."""
+    """Run a remote worker in a process whose environment names no database. Stop the worker at the end."""
     folder.mkdir()
     environ = {
         "PATH": os.environ["PATH"],
         "EUTERPE_API_KEY": api_key,
         "EUTERPE_WORK_DIR": str(folder),
         "EUTERPE_STORAGE_ENDPOINTS": s3.endpoint,
-        "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media is the clip that the demo made
+        "EUTERPE_REQUIRE_SANDBOX": "false",  # not needed: the only media is the clip of this demo
     }
     command = [sys.executable, "-m", "euterpe", "worker", "--server", server]
     with (

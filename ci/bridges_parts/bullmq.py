@@ -1,8 +1,9 @@
 """Measure the bridge to BullMQ on jobs that do nothing, and BullMQ's own worker on the same Redis.
 
-The bridge holds as many jobs as BullMQ's worker runs at once. A program in place of our workers claims and
-completes each row. Redis has an append-only file with `everysec`; the database is SQLite.
-Run it alone with `python -m ci.bridges_parts.bullmq`.
+The bridge may hold 100 jobs at once, and BullMQ's worker may run 100 jobs at once. A thread of this program
+claims and completes the rows in place of our workers. Redis syncs its append-only file every second
+(`everysec`). The database is SQLite.
+Run this benchmark alone with `python -m ci.bridges_parts.bullmq`.
 """
 
 import json
@@ -26,12 +27,13 @@ from tests.redis_server import running_redis
 from tests.store.attempts import completion
 
 _JOBS, _LATENCIES, _CONCURRENCY = 2_000, 100, 100
-_ENOUGH, _SHARE = 300, 0.8  # the target is the smaller one: jobs a second, or a share of BullMQ's own worker
+# The bridge must reach 300 jobs a second or 0.8 times the rate of BullMQ's own worker, whichever is lower.
+_ENOUGH, _SHARE = 300, 0.8
 _DATA = {"source": "https://media.example/a.mov"}
 
 
 class NoopWorkers:
-    """Claims each row as soon as it can, and completes it. `claimed` has the time of each claim."""
+    """A thread that claims rows and completes them immediately. `claimed` has the time of each claim."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._stopping = store, threading.Event()
@@ -101,7 +103,7 @@ def _of_bridge(folder: Path, url: str, jobs: int, latencies: int) -> tuple[float
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process, by the kernel's accounting."""
+    """Return the CPU seconds that the kernel has counted for a process."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 

@@ -31,7 +31,7 @@ def measure(product: Product) -> list[Figure]:
 
 
 def _map_to_nothing(product: Product, source: Path) -> float:
-    """Return the CPU seconds of one decode and one mapping at the full size, without an encode."""
+    """Return the CPU seconds of one decode and one mapping to SDR at the full size, without an encode."""
     (command,) = product.plan(source, [stream(HEIGHTS[0])]).commands
     words = ("-i", str(source), "-filter_complex", graph(command), "-map", "[v0]", "-f", "null", "-")
     return product.run([str(FFMPEG), *QUIET, *words]).cpu

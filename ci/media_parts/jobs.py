@@ -85,7 +85,7 @@ def _slow(store: S3Server) -> list[Figure]:
 
 
 def _one_after_the_other(bench: TranscodeBench, endpoint: str) -> float:
-    """Return the seconds of a download with rclone, the worker's ffmpeg command, and an upload."""
+    """Return the total seconds of a download with rclone, the worker's ffmpeg command, and an upload."""
     with tempfile.TemporaryDirectory() as name:
         here, output = Path(name) / _FILM, Path(name) / f"{_FILM}.mp4"
         began = time.perf_counter()

@@ -10,7 +10,7 @@ from euterpe.bench.figures import Figure
 from euterpe.domain.outputs import OutputSpec
 
 HEIGHTS = (1080, 720, 480, 360)
-# The maximum bit rates of these rungs in docs/media.md, in kbit/s.
+# The maximum bit rates of these rungs, in kbit/s, as listed in docs/media.md.
 _CAPS = (6000, 3401, 1929, 1289)
 _SECONDS, _ROUNDS, _GRID_S, _FPS = 12, 2, 4, 25
 
@@ -52,7 +52,7 @@ _CASCADE = (
 
 
 def _by_hand(source: str, graph: str) -> Sequence[str]:
-    """Return one command for the four rungs, with the preset, quality, caps and segments of the product."""
+    """Return one command for the four rungs, with the preset, quality, caps and segments of Euterpe."""
     rungs = [
         word
         for place, cap in enumerate(_CAPS)

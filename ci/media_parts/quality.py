@@ -7,7 +7,7 @@ from ci.media_parts.measuring import Made, Product, output
 from euterpe.bench.figures import BenchFailed, Figure
 
 _SECONDS, _ROUNDS = 12, 2
-# The samples of a search last 3 s or more in total. Below 150 s, they would be more than 2 % of the film.
+# The samples of a search last 3 s or more in total. This would be more than 2 % of a film below 150 s.
 _SEARCHED_SECONDS, _TARGET = 180, 90.0
 
 

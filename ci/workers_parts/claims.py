@@ -18,7 +18,7 @@ _IDLE_PER_SECOND, _IDLE_JOB_S = 10.0, 0.5
 # The share of workers that are busy. With 1,000 workers and 100 jobs a second, a job takes 6 s on average.
 # About one job in ten takes long enough for a heartbeat.
 _BUSY_SHARE = 0.6
-# Until then, all workers have made their first claims, and Postgres has counted the transactions of these.
+# Within this time, all workers make their first claims, and Postgres counts the transactions of these claims.
 _SETTLING_S = 2.0
 _SPARE_S = 60.0  # a measurement that takes this much longer than planned fails
 

@@ -33,7 +33,7 @@ _REQUEST = {
     "status_webhook_url": "https://requester.example/hook",
     "queue": QUEUE,
 }
-# The second column counts the transactions that write, because Postgres numbers only those.
+# The second column counts the transactions that write: Postgres gives a number to these transactions only.
 _TRANSACTIONS = """
 SELECT xact_commit, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM pg_stat_database WHERE datname = %s
@@ -79,7 +79,7 @@ class Postgres:
         return urlsplit(self.url).path.removeprefix("/")
 
     def transactions(self) -> tuple[int, int]:
-        """Return the number of commits in the database, and of transactions that wrote in the whole server.
+        """Return the number of commits in this database, and of writing transactions in the whole server.
 
         A busy session may report its commits up to a second late.
         """
@@ -115,7 +115,7 @@ class Deployment:
     installation: Installation
 
     def _new_keys(self, count: int) -> list[str]:
-        """Return a new key for each worker. The transactions of this are counted before any measurement."""
+        """Return a new key for each worker. These transactions end before a measurement starts."""
         with self.installation.open() as store:
             return [
                 store.requesters.create(f"worker-{number}", [Scope.WORKER]).api_key for number in range(count)

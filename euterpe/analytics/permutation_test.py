@@ -42,7 +42,10 @@ class Blocks:
 
 
 def equal_ratios(before: Blocks, after: Blocks) -> float | None:
-    """Return the two-sided p-value of equal ratios, or None if a version has too few blocks."""
+    """Return the two-sided p-value of the hypothesis that the ratios are equal.
+
+    Return None if a version has too few blocks.
+    """
     if min(len(before), len(after)) < FEWEST_BLOCKS:
         return None
     sums = np.concatenate([after.sums, before.sums])

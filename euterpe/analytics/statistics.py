@@ -14,7 +14,10 @@ _FEW = 20_000
 
 
 def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
-    """Return the two-sided p-value of equal rates: Fisher's exact test for few hits, else a pooled z-test."""
+    """Return the two-sided p-value of the hypothesis that the rates are equal.
+
+    Use Fisher's exact test for few hits, else a pooled z-test.
+    """
     if min(count_a, count_b) == 0:
         return 1.0
     hits, count = hits_a + hits_b, count_a + count_b
@@ -43,7 +46,10 @@ def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
 
 
 def equal_counts(one: int, other: int) -> float:
-    """Return the two-sided p-value (exact binomial test) of two Poisson counts over equally long periods."""
+    """Return the two-sided p-value of the hypothesis that two Poisson counts have the same rate.
+
+    The test is an exact binomial test. Both periods have the same length.
+    """
     low, high = min(one, other), max(one, other)
     if low == high:
         return 1.0

@@ -52,7 +52,7 @@ class Count(Protocol):
 
 
 class CountedLimit:
-    """A limit on a number whose count is slow. Not thread-safe: use it in one event loop."""
+    """A limit on a number that is slow to count. Not thread-safe: use it in one event loop."""
 
     def __init__(
         self, count: Count, most: int, refusal: Refusal, pool: StoreThreadPool, clock: Clock

@@ -66,7 +66,7 @@ class Metrics:
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
-        if child is None:  # looking up the labels takes longer than counting
+        if child is None:  # keep it: looking up the labels takes longer than counting
             child = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
             self._children[key] = child
         child[0].inc()
@@ -139,7 +139,7 @@ class ReleasedJobs(Collector):
         self._releases = releases
 
     def describe(self) -> Iterator[CounterMetricFamily]:
-        """Yield nothing, for the same reason as `Depth.describe`."""
+        """Yield nothing, so that a registry with `auto_describe` does not call `collect` on registration."""
         yield from ()
 
     def collect(self) -> Iterator[CounterMetricFamily]:

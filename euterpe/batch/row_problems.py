@@ -31,7 +31,7 @@ class Problem:
 
     place: RowPlace
     errors: tuple[tuple[str, str], ...]  # pairs of field and reason
-    first: RowPlace  # the first row with the same job
+    first: RowPlace  # the first of the rows that describe the same job
     is_bad: bool
 
     def reasons(self, files: Sequence[File]) -> list[tuple[str, str]]:

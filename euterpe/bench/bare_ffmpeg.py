@@ -1,11 +1,11 @@
-"""Convert the ffmpeg commands of a plan to command lines that run by hand on files."""
+"""Convert the ffmpeg commands of a plan to command lines on files, which need no worker."""
 
 from pathlib import Path
 
 from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.tree import Command, Plan
 
-# Options that only a worker needs, for open files and progress. Each option has a value.
+# Options that only a worker needs, for open files and progress. A value follows each option.
 _OF_A_WORKER = ("-fd", "-progress", "-protocol_whitelist")
 
 

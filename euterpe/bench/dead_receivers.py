@@ -64,7 +64,7 @@ def _p99_ms(
         source = _EventSource(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
         with delivering(installation, [f"{host}:{port}" for host, port in ports.items()]) as check:
             receiver.expect(len(watched))
-            source.emit_at_once(watched)  # after these deliveries, the dispatcher has started
+            source.emit_at_once(watched)  # wait for these deliveries, so that the dispatcher has started
             receiver.await_all(check)
             sent = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
             receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in sent))
@@ -76,7 +76,7 @@ def _p99_ms(
 
 
 class _EventSource:
-    """A source of events at a fixed rate. To insert an event, it claims a job."""
+    """A source of events at a fixed rate. It claims a job for each event, as a claim inserts an event."""
 
     def __init__(self, store: Store, plan: LoadPlan) -> None:
         self._store, self._plan = store, plan

@@ -47,7 +47,7 @@ OPTIONS: Mapping[Loc, str] = {
 }
 """The option of each field of a job."""
 
-# The values of these options are added to the object in the spec. Every other option replaces the field.
+# The values of these options are added to the object in the spec. Any other option replaces its field.
 _ADDED = ("group", "metadata")
 _EITHER = {"profile": "outputs", "outputs": "profile"}
 

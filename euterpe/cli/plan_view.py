@@ -33,7 +33,10 @@ def _heading(output: Document) -> str:
 
 
 def _is_searched(output: Document) -> bool:
-    """Return whether a search will choose a rate: only such an encode of a picture has none in a plan."""
+    """Return whether a search will choose the bit rate of the picture.
+
+    In a plan, any other encode of a picture has a bit rate.
+    """
     return any(
         (track["kind"], track["action"], track["bitrate"]) == ("video", "encode", None)
         for track in output["tracks"]

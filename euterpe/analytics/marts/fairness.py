@@ -184,7 +184,7 @@ def _comparison(queue: QueueOfRequesters) -> str:
 
 
 def waiting(row: Row) -> str:
-    """Return a sentence about how long a requester waits and its share of the work."""
+    """Return a sentence about the waits of a requester and its share of the work."""
     return (
         f"{row['requester']} waits longest: 95 % of its jobs within "
         f"{words.duration_ms(row['p95_waiting_ms'])}, "

@@ -94,7 +94,7 @@ def _hour() -> Column:
 
 
 def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
-    """Return, for each queue, the observed waits of the last `_DAYS` days and those of its busiest hour."""
+    """Return the observed waits of each queue: in the last `_DAYS` days, and in its busiest hour."""
     recent = jobs.where(now.within("created_at", days=_DAYS)).join(
         arrivals.select("queue", "busiest_hour"), "queue"
     )
@@ -169,7 +169,10 @@ def gap(model: float | None, observed: float | None) -> float | None:
 
 
 def weekly_growth(latest_first: Sequence[int]) -> float:
-    """Return the weekly growth by a log-linear fit, from -0.5 to 1.0; 0 with fewer than three weeks."""
+    """Return the weekly growth from a log-linear fit, limited to -0.5 to 1.0.
+
+    Return 0 if there are fewer than three weeks.
+    """
     if len(latest_first) < _FEWEST_WEEKS:
         return 0.0
     growth = math.expm1(slope([math.log(max(jobs, 1)) for jobs in reversed(latest_first)]))

@@ -39,7 +39,7 @@ TABLE = Table(
     ),
 )
 
-# Above this VMAF, people cannot distinguish the encode from its source.
+# Above this VMAF, viewers cannot distinguish an output from its source.
 _GENEROUS = 97
 
 

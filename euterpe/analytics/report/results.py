@@ -90,7 +90,7 @@ def succeeded_share(row: Row) -> float | None:
 
 
 def on_time(rows: Iterable[Row]) -> tuple[int, int]:
-    """Return how many events were delivered in time, and how many events were judged."""
+    """Return how many events were delivered in time, and how many events count for the objective."""
     judged = [(row["judged"] or 0, row["within_slo"] or 0.0) for row in rows]
     return sum(round(events * within) for events, within in judged), sum(events for events, _ in judged)
 

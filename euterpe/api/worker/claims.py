@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 
 DEFAULT_WAIT_MS, MAX_WAIT_MS = 5_000, 30_000
 MAX_JOBS, MAX_STREAMS = 100, 16
-LONGEST_CLAIM_ID = 128  # the stored id begins with the id of the API key's owner
+LONGEST_CLAIM_ID = 128  # the stored id is longer: it begins with the id of the API key's owner
 # If the desk is claiming for a worker when the worker's wait ends, the answer may take this much longer.
 # After that, the worker must repeat the claim.
 _LAST_ANSWER_S = 5.0
@@ -50,7 +50,7 @@ class ClaimEndpoint:
 
     async def claim(self, call: WorkerCall) -> Answer:
         request, wait_s = _claim_request(call, self._settings.lease_ms)
-        # Jobs that were claimed without a lease key could not be given to anybody.
+        # Without a key that signs lease tokens, claimed jobs could not be given to a worker.
         if not self._workers.tokens.has_fresh_keys:
             await self._pool.run(self._workers.tokens.require_keys)
         desk = self._workers.desk
