@@ -90,7 +90,10 @@ class Postgres:
 
 
 class Libsql:
-    """The `sqld` that ci/setup puts beside the interpreter. Tests share its only database and empty it."""
+    """The server `sqld`, which ci/setup installs beside the interpreter.
+
+    All tests share its only database and empty it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._address = folder, f"127.0.0.1:{free_port()}"

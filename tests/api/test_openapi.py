@@ -30,7 +30,8 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 # No keys are generated. A wrong key in one of the two headers would not make a request invalid, because the
 # target's valid key is in the other header.
 SCHEMA.config.generation.update(with_security_parameters=False)
-# A worker of another protocol gets 426 before its other fields are validated: they may have other types.
+# A worker with another protocol version gets 426 before its other fields are validated, because they may have
+# other types.
 SCHEMA.config.checks.negative_data_rejection.expected_statuses = [
     *("400", "401", "403", "404", "405", "406", "409", "415", "422", "426", "428", "429", "5xx")
 ]
@@ -173,7 +174,9 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
 
 
 def with_short_wait(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of a claim with a short wait (5 s without the field). Invalid waits stay invalid.
+    """Return the body of a claim with a wait of at most 5 ms. Invalid waits stay invalid.
+
+    Without the field, the server waits 5 s.
 
     The body is copied, because it may be an example of the document that every test of this process shares.
     """

@@ -59,7 +59,7 @@ def server(recorder: Recorder) -> Iterator[ApiServer]:
 def exchange(server: ApiServer, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
     """Send the pieces and return all answers up to the end of the connection.
 
-    The server may answer and close the connection before the last piece is sent. The answer can still be
+    The server may answer and close the connection before the last piece is sent. Then its answer is still
     read.
     """
     host, _, port = server.url.removeprefix("http://").partition(":")

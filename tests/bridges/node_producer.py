@@ -1,4 +1,4 @@
-"""A producer of BullMQ in Node: `Queue` and `QueueEvents` of the npm package, driven line by line."""
+"""A producer of BullMQ in Node (`Queue` and `QueueEvents` of the npm package). It gets a command per line."""
 
 import json
 import subprocess
@@ -87,14 +87,14 @@ class NodeProducer:
             return [one for one in self.events if one["event"] == event and one.get("jobId") == job_id]
 
     def wait_for(self, event: str, job_id: str, count: int = 1) -> list[Event]:
-        """Return the events of this kind, once there are `count`."""
+        """Wait until the job has `count` events of this kind, and return them."""
         self._until(
             lambda: sum(one["event"] == event and one.get("jobId") == job_id for one in self.events) >= count
         )
         return self.of(event, job_id)
 
     def wait_for_all(self, event: str, count: int) -> None:
-        """Wait until there are `count` events of this kind, of any jobs."""
+        """Wait until all jobs together have `count` events of this kind."""
         self._until(lambda: sum(one["event"] == event for one in self.events) >= count)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Kill the bridge to BullMQ in each of its crash windows: one row, one attempt, one report, each time."""
+"""Kill the bridge to BullMQ at each critical moment: each job gets one row, one attempt and one report."""
 
 import random
 import time
@@ -16,14 +16,14 @@ from tests.redis_server import running_redis
 
 KILLS = 5
 DATA = {"source": "https://media.example/a.mov"}
-_LONGEST_S = 0.05  # within a window
+_LONGEST_S = 0.05  # the longest delay between the beginning of a window and the kill
 
 
 @pytest.fixture
 def scene(
     servers: Callable[[str], engines.Engine], tmp_path: Path
 ) -> Iterator[tuple[BridgedInstallation, NodeProducer]]:
-    """Yield an installation whose bridge is not started yet, and a producer. A lock lasts one second."""
+    """Yield an installation with a bridge that is not started, and a producer. Job locks last one second."""
     with ExitStack() as opened:
         database = opened.enter_context(servers("sqlite").fresh())
         redis = opened.enter_context(running_redis(tmp_path))

@@ -1,4 +1,4 @@
-"""All interleavings of the scripts of consumers and of the producer, against a model on real Redis."""
+"""The scripts of consumers and the producer in random orders on a real Redis, compared with a model."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,7 +24,7 @@ from tests.bridges.stream_model import ENDS, TERMINAL, ModelJob
 from tests.redis_server import RedisServer
 
 QUEUE, JOB = StreamQueue(), "6c2b5c5e-0000-4000-8000-000000000001"
-# Most orders are pointless before the message is delivered, and after it is gone.
+# Most calls test nothing before the message is delivered, or after it is acknowledged.
 delivered = precondition(lambda machine: machine.job.is_delivered)
 held = precondition(lambda machine: machine.job.holder is not None)
 consumers = st.sampled_from(("one", "two"))
@@ -71,7 +71,7 @@ class StreamContract(RuleBasedStateMachine):
     @delivered
     @rule(consumer=consumers)
     def reclaim(self, consumer: str) -> None:
-        """Take the message over, as a consumer does if its holder has sent no heartbeat for a whole lease."""
+        """Reassign the message, as a consumer does if the holder has sent no heartbeat for a whole lease."""
         found = self.call(self.redis.xautoclaim(QUEUE.stream, QUEUE.group, consumer, min_idle_time=0))
         assert bool(found[1]) == self.job.reclaim(consumer)
 
@@ -123,7 +123,7 @@ class StreamContract(RuleBasedStateMachine):
     @held
     @rule()
     def trim(self) -> None:
-        """Remove the message from the stream, as a producer that limits the stream does."""
+        """Remove the message from the stream, as a producer does that limits the stream's length."""
         self.call(self.redis.xtrim(QUEUE.stream, maxlen=0, approximate=False))
         self.job.is_trimmed = True
 
@@ -139,7 +139,7 @@ class StreamContract(RuleBasedStateMachine):
         assert len([event for event in events if event in TERMINAL]) == (self.job.status in TERMINAL)
         pending = self.call(self.redis.xpending_range(QUEUE.stream, QUEUE.group, "-", "+", 10))
         assert [row["consumer"] for row in pending] == [self.job.holder] * (self.job.holder is not None)
-        # A message is given up only when its end can be read, when nobody can read it, or when it was lost.
+        # A message is acknowledged only if its job has ended, its hash is missing, or it was trimmed.
         if self.job.is_acknowledged:
             assert self.job.status in (*TERMINAL, None) or self.job.is_trimmed
         if self.job.status is not None:

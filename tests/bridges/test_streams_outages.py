@@ -39,7 +39,7 @@ def test_a_killed_redis_in_the_middle_of_a_job_costs_nothing(own_redis: RedisSer
 
 
 def test_a_redis_that_forgot_the_delivery_gives_the_job_again(own_redis: RedisServer) -> None:
-    """As after a failover to a replica that was behind."""
+    """This happens after a failover to a replica that lags behind."""
 
     async def run() -> None:
         producer = Producer(own_redis)

@@ -85,7 +85,7 @@ def test_no_changed_character_is_accepted(claim: LeaseClaim, data: st.DataObject
     token = tokens.mint(claim, "w")
     at = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.characters().filter(lambda c: c != token[at]))
-    with pytest.raises((InvalidLeaseToken, UnknownLeaseKey)):  # the latter if the id of the key was changed
+    with pytest.raises((InvalidLeaseToken, UnknownLeaseKey)):  # UnknownLeaseKey if the key id was changed
         tokens.verify(token[:at] + other + token[at + 1 :], "w", job_id=claim.job_id)
 
 

@@ -25,7 +25,7 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    write: Callable[[Any], None] | None = None  # a function that writes the whole answer instead
+    write: Callable[[Any], None] | None = None  # if set, this function writes the whole answer
 
 
 Respond = Callable[[Received], Reply]

@@ -125,7 +125,8 @@ def test_a_lease_that_is_lost_while_the_keys_are_slow_sends_nothing(
     with capture_logs() as logs, dispatching(store, heartbeat_ms=10), provider.held():
         provider.wait_for_waiting()
         outbox.is_losing = True
-        outbox.wait_until(lambda: outbox.lost_heartbeats >= 2)  # so the first heartbeat has ended
+        # When the second heartbeat is counted, the first one has ended.
+        outbox.wait_until(lambda: outbox.lost_heartbeats >= 2)
     assert "lease_lost_before_send" in [log["event"] for log in logs]
     assert receiver.received == []
 

@@ -69,7 +69,7 @@ def with_edits(film: bytes, edits: Sequence[tuple[int, int]]) -> bytes:
 
 
 def with_second_description(film: bytes) -> bytes:
-    """Return the film with its description of samples twice, of which only the first is used.
+    """Return the film with a second, unused copy of its sample description.
 
     The index must be the last box, as in `with_outside_data`.
     """

@@ -94,7 +94,7 @@ HOSTS = [
     "[]",
     "[v1.x]",
     "::1",
-    # ambiguous user and host
+    # URLs in which user and host are ambiguous
     "user@127.0.0.1",
     "user:password@h.example",
     "h.example@127.0.0.1",

@@ -1,4 +1,4 @@
-"""`euterpe prune` removes finished queue jobs and groups without a job, and leaves transcoding jobs alone."""
+"""`euterpe prune` removes finished queue jobs and empty groups. It leaves transcoding jobs alone."""
 
 import pytest
 import sqlalchemy as sa

@@ -82,7 +82,7 @@ class FaultyProxy:
         assert self._run(self._forward(end.request)) is not None
 
     def contradict(self, end: ReportedEnd) -> tuple[int, dict[str, Any]]:
-        """Send the opposite end of the attempt, and return the answer, which is not recorded."""
+        """Send `fail` for a completed attempt, or else `complete`. Return the unrecorded answer."""
         head, _, body = end.request.partition(b"\r\n\r\n")
         other = b"fail" if b"/complete " in head else b"complete"
         error = {"code": "internal_error", "message": "the opposite", "retryable": True}

@@ -38,7 +38,7 @@ _REPOSITORY = Path(euterpe.__file__).parents[1]
 
 @dataclass
 class SimulatedProcess:
-    """A worker process. `is_hurt` is True once it was killed or frozen, so that its leases may expire."""
+    """A worker process. `is_hurt` is True once the worker was killed or frozen: its leases may expire."""
 
     worker_id: str
     program: Program
@@ -156,7 +156,7 @@ class RemoteFleet:
         self._start_worker()
 
     def freeze_worker(self) -> None:
-        """Stop a worker until its leases have expired. Do not wait for that."""
+        """Stop a worker by SIGSTOP until its leases have expired. Return at once."""
         worker = self._victim()
         worker.is_hurt = True
         os.kill(worker.program.pid, signal.SIGSTOP)
@@ -178,7 +178,7 @@ class RemoteFleet:
     # -- the end
 
     def stop_workers(self) -> None:
-        """Drain all workers. Meanwhile, the proxy adds no faults."""
+        """Drain all workers. The proxy adds no faults during the drain."""
         self.proxy.has_faults = False
         for worker in self.workers:
             if worker.thaw is not None:
@@ -187,7 +187,7 @@ class RemoteFleet:
                 assert worker.program.stop() == 0, "".join(worker.program.log[-20:])
 
     def replay(self, sample: int) -> int:
-        """Restart the API, send some ends again, and send their opposites, which the API must refuse.
+        """Restart the API, report some ends again, and report their opposites, which the API must refuse.
 
         The proxy records the answers to the repeated ends. Return the number of these ends.
         """

@@ -28,7 +28,7 @@ _event = job_outbox_events.c
 
 _REQUESTERS = 12
 _TIMEOUT_S = 300.0
-# The mean number of signs of progress between two kills. A job without faults adds seven.
+# The mean count of `Progress` between two kills. A job without faults adds seven to this count.
 _MEAN_PROGRESS = 16
 _SETTINGS = {
     "EUTERPE_LEASE_TTL_MS": "2000",
@@ -37,7 +37,7 @@ _SETTINGS = {
     "EUTERPE_OUTBOX_MAX_ATTEMPTS": "100",
 }
 
-# The default number of tries is enough for a service that restarts once. In this test, it restarts many
+# The client's default number of tries is enough for one restart of the service. This test restarts it many
 # times.
 _RETRY = RetryPolicy(attempts=1000)
 

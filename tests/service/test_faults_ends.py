@@ -155,7 +155,7 @@ def test_a_stopping_worker_hands_back_what_it_cannot_finish(
         gate = proxy.gate("GET")
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
-            harness.worker.lease_keeper.stop_attempts()  # `stop` does this once the drain time is over
+            harness.worker.lease_keeper.stop_attempts()  # `Worker.stop` does this after its drain time
         harness.await_status(job_id, JobStatus.SUCCEEDED)
         attempts = harness.store.jobs.attempts(job_id)
     assert [attempt.outcome for attempt in attempts] == ["released", "succeeded"]

@@ -113,9 +113,9 @@ def _finish_by_another(installation: Installation, job_id: str) -> None:
 
 
 def _continue_and_check(installation: Installation, client: Client, frozen: Program) -> None:
-    """Resume the worker.
+    """Resume the frozen worker.
 
-    Check that it notices the lost lease, leaves no process or file, and runs the next job.
+    Check that the worker notices the lost lease, leaves no process or file, and runs the next job.
     """
     os.kill(frozen.pid, signal.SIGCONT)
     frozen.await_log("lease_lost")

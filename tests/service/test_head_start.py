@@ -42,7 +42,7 @@ def eager(
 
 @pytest.fixture
 def gate(eager: WorkerHarness, proxy: S3Proxy) -> Gate:
-    """Return a gate that blocks the thread of the encode as soon as its ffmpeg has started."""
+    """Return a gate that blocks the thread of the encode as soon as ffmpeg has started."""
     del proxy  # the fixture resets the proxy
     gate = Gate()
     eager.sandbox.on_ffmpeg = lambda _: gate.pass_through()

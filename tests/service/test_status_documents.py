@@ -39,7 +39,7 @@ def bad_pictures(media: Path) -> None:
 def ended(installation: Installation, source: str, *outputs: dict[str, Any], folder: str = "out") -> Job:
     """Return the job after its end and its last event.
 
-    Check that this event and the job have equal outputs.
+    Check that the last event and the job have equal outputs.
     """
     with installation.served() as client:
         request = installation.request(source, profile=None, outputs=list(outputs))
@@ -96,7 +96,7 @@ def test_a_status_has_the_lowest_scores_of_a_ladder(installation: Installation) 
 
 
 def test_a_status_tells_the_rate_factor_the_prediction_and_the_score(installation: Installation) -> None:
-    """The request is that of a new user: AV1 with a VMAF of 93."""
+    """The job is a request as a new user may send it: AV1 with a VMAF of 93."""
     video = {"codec": "av1", "target": {"vmaf": 93}}
     job = ended(
         installation, "clip.mp4", {"name": "web", "type": "webm", "measure": ["ssim"], "video": video}

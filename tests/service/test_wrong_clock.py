@@ -81,7 +81,7 @@ def _kill(worker: Program) -> None:
 
 
 def _hold_for_a_whole_lease(store: Store, worker: Program, job_id: str) -> None:
-    """Stop the ffmpeg of the job until its lease was extended past the end that it has now."""
+    """Stop the job's ffmpeg until the end of the job's lease has moved by more than `_LEASE_MS`."""
     ffmpeg = _encoder(worker)
     os.kill(ffmpeg, signal.SIGSTOP)
     try:

@@ -41,14 +41,14 @@ def span_of(call: Call) -> tuple[int, int] | None:
 
 @dataclass
 class RangeStore:
-    """A store whose response to the front request pauses after 100 KB until it has answered some ranges.
+    """A store whose response to the front request pauses after 100 KB until some ranges were answered.
     `fault` is applied to the responses to ranges, and `fault_of_front` to the response to the front request.
     """
 
     content: bytes
     fault: Fault = lambda reply: reply
     fault_of_front: Fault = lambda reply: reply
-    until: int = 3  # the number of ranges that end the pause
+    until: int = 3  # the pause ends after this number of ranges
     etag_at_end: str | None = None  # the ETag of a stat that follows the first range
     spans: list[tuple[int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)

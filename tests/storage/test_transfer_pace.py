@@ -31,8 +31,8 @@ DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
 class PeerClock:
     """A clock that only the slow peer advances, so that a busy machine does not count as a slow peer.
 
-    The peer pauses before it advances the clock, so that the other side usually waits by then. If it does not
-    wait yet, the step does not count as waiting time, and the peer takes another step.
+    The peer pauses before it advances the clock, so that the other side usually waits by then. If the other
+    side does not wait yet, the step does not count as waiting time, and the peer takes another step.
     """
 
     def __init__(self) -> None:

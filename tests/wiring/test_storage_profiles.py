@@ -1,4 +1,4 @@
-"""The tables `[storage.NAME]` of `euterpe.toml`: read at start, and refused with every error in them."""
+"""The tables `[storage.NAME]` of `euterpe.toml`: read at the start; one message names all their errors."""
 
 from pathlib import Path
 

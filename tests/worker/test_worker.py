@@ -31,7 +31,7 @@ from tests.media.clips import Clips
 from tests.worker.job_secrets import alter_seal, submit
 from tests.worker.planes import store_plane
 
-# With these limits, a job whose storage the worker lacks fails at once.
+# With these limits, a job fails at once if the worker lacks its storage.
 NO_RELEASES = ReleaseLimits(least_bounded=0, elsewhere_ms=0, one_worker_ms=0)
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
@@ -144,13 +144,13 @@ def test_a_claim_may_wait_longer_than_the_pause_after_a_failure(
 
 
 class CountedPlane:
-    """Count the attempts of a worker with one slot, and let two of them publish only together."""
+    """Count the attempts of a worker with one slot. A publication waits until a second one begins."""
 
     def __init__(self, plane: StorePlane, patch: pytest.MonkeyPatch) -> None:
         self._plane, self._claim, self._advance = plane, plane.claim, plane.advance
         self._prove, self._succeed = plane.prove, plane.succeed
         self.claimed = self.uploading = self.succeeded = 0
-        self.claims = list[tuple[int, int]]()  # the attempts in the slot and in all, after a claim
+        self.claims = list[tuple[int, int]]()  # for each claim: attempts in the slot, unfinished attempts
         self._pair, self._lock = threading.Barrier(2), threading.Lock()
         for name in ("claim", "advance", "prove", "succeed"):
             patch.setattr(plane, name, getattr(self, name))

@@ -40,7 +40,8 @@ def history(url: str) -> str:
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
     """Return a function that makes the report of the same history in this process, without a database.
 
-    The ages of waiting jobs and events depend on the time of the read, so it is copied from the other lake.
+    The ages of waiting jobs and events depend on the time of the read, so this time is copied
+    from the other lake.
     """
     folder = tmp_path_factory.mktemp("here")
     lake = Lake(folder / "lake")

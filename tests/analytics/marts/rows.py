@@ -63,7 +63,7 @@ def facts_of(spark: SparkSession, *, jobs: Many = (), attempts: Many = (), deliv
 
 
 def _with_use(attempt: Mapping[str, Any]) -> Row:
-    """Return the attempt with `used_seconds` and `used_from`, computed from `cpu_seconds` like the facts."""
+    """Return the attempt with `used_seconds` and `used_from`, computed from `cpu_seconds` as in the facts."""
     seconds = attempt.get("cpu_seconds")
     return {"used_seconds": seconds, "used_from": None if seconds is None else "cpu", **attempt}
 

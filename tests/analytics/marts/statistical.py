@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def failures(rows: list[Row]) -> list[Row]:
-    """Add the trend. The history must be longer than two weeks, and no error code may be new."""
+    """Add the trend of each error code. The history must be longer than two weeks, and no code may be new."""
     for row in rows:
         last, before = row["last_week"], row["week_before"]
         if last == 0:

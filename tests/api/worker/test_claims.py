@@ -160,13 +160,13 @@ def test_a_release_ends_the_wait_of_its_claim(served: Served, worker: ContractWo
     del served
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(worker.claim, claim_id=CLAIM_ID, max_wait_ms=30_000)
-        while not waiting.done():  # the release is repeated, because the claim may arrive after it
+        while not waiting.done():  # the claim may arrive after a release, so the release is repeated
             assert not worker.ok("release", claim_id=CLAIM_ID)["requeued"]
         assert waiting.result() == {"claimed": False}
 
 
 def test_a_stop_answers_all_waiting_workers_first(served: Served, worker: ContractWorker) -> None:
-    """So the server stops without waiting for long polls, and the workers reconnect at random times."""
+    """The server can then stop without waiting for long polls. The workers reconnect at random times."""
     with ThreadPoolExecutor(20) as threads:
         waiting: list[Future[Any]] = [
             threads.submit(worker.call, "claim", streams=["default"], max_wait_ms=30_000) for _ in range(20)

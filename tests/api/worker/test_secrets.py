@@ -182,7 +182,7 @@ def test_a_refresh_that_waits_for_a_thread_is_not_made_for_a_worker_that_left(st
                     json={"worker_id": "w1", **lease(left), "reason": "forbidden", "credential_version": 1},
                     timeout=0.2,
                 )
-            worker.ok("heartbeat", **lease(left))  # the server has noticed the disconnect before this answer
+            worker.ok("heartbeat", **lease(left))  # by now, the server has noticed the disconnect
             may_answer.set()
         assert [store.jobs.get(job["job_id"]).refresh_count for job in (*jobs, left)] == [1, 1, 1, 1, 0]
 

@@ -20,7 +20,7 @@ class Trap:
     _listener: socket.socket
 
     def sprung_by(self) -> list[str]:
-        """Return one sentence if the file, and one if the host, was accessed since the last call."""
+        """Return a sentence if the file was accessed since the last call, and another for the host."""
         found = []
         with suppress(BlockingIOError):
             os.read(self._watch, 4096)

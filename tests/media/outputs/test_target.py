@@ -130,7 +130,7 @@ def test_a_film_whose_size_changes_is_searched(sandbox: Sandbox, sources: Source
 
 
 def test_a_film_with_a_long_gap_is_searched(sandbox: Sandbox, sources: Sources, tmp_path: Path) -> None:
-    """Every sample lies within the gap, so it has no pictures."""
+    """Every sample lies within the gap, so no sample has pictures."""
     known = quality(made(sandbox, long_gap(sources), tmp_path, film(93)))
     assert known["predicted_vmaf"] >= 93
 

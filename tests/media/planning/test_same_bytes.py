@@ -107,9 +107,9 @@ CAPPED = [codec.name for codec in codecs_for("video", "mp4") if codec.rated]
 def test_a_limit_on_the_rate_makes_the_same_bytes_on_a_busy_machine(
     sandbox: Sandbox, clips: Clips, tmp_path: Path, codec: str
 ) -> None:
-    """Four encodes compete for the cores, so the threads of each progress at different speeds.
+    """Four encodes compete for the cores, so the threads of an encode run at different speeds.
 
-    With slice threads, all of 12 encodes by x264 were different.
+    With slice threads, each of 12 encodes by x264 made different bytes.
     """
     made_of = "testsrc2=s=1280x720:r=25:d=2,noise=alls=25:allf=t"
     source = clips.encoded("noise.mp4", f"-f lavfi -i {made_of} -crf 12")

@@ -21,7 +21,7 @@ def corners(
     pixel_aspect: str = "1:1",
     size: tuple[int, int] = (320, 180),
 ) -> Path:
-    """Return one second coded in `size`. Players turn the pictures clockwise by `rotation` degrees."""
+    """Return a film of one second in `size`. Players turn the pictures clockwise by `rotation` degrees."""
     width, height = size
     name = f"corners-{rotation}-{pixel_aspect.replace(':', '-')}-{width}x{height}"
     # Only 4:4:4 allows odd sizes.
@@ -86,7 +86,7 @@ def interlaced(sources: Sources) -> Path:
 
 
 def interlaced_after_progressive(sources: Sources) -> Path:
-    """Return 5 progressive pictures, then 25 interlaced pictures, as in some broadcasts."""
+    """Return a film of 5 progressive and then 25 interlaced pictures, as in some broadcasts."""
 
     def generate(path: Path) -> None:
         first = path.with_name(f"{path.name}.first.ts")

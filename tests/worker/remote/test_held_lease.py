@@ -92,7 +92,7 @@ def test_a_figure_without_a_json_form_is_left_out(lease: HeldLease) -> None:
 
 
 def test_progress_is_due_after_the_interval_of_the_server(lease: HeldLease) -> None:
-    assert not lease.is_progress_due(200.0)  # there is none
+    assert not lease.is_progress_due(200.0)  # no progress was noted yet
     lease.note_progress(ProgressFigures(1.0))
     assert not lease.is_progress_due(114.9)
     assert lease.is_progress_due(115.0)

@@ -72,7 +72,10 @@ def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool
 def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """The end of the old job may not see the new job, while the enqueue still sees the old job as running."""
+    """An end and an enqueue in one group may run at the same time.
+
+    Then the end of the old job may not see the new job, and the enqueue may still see the old job as running.
+    """
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
         job_pairs = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
