@@ -23,7 +23,7 @@ def _inside(product: Product) -> Figure:
     measured = product.make(source, [output(**plain, measure=["vmaf"])]).encode.cpu
     bare = product.make(source, [output(**plain)]).encode.cpu
     return Figure(
-        f"a film of {_SECONDS} s with VMAF, beside the same film without",
+        f"a film of {_SECONDS} s with VMAF, compared with the same film without VMAF",
         "CPU s",
         measured,
         bare,
@@ -39,11 +39,11 @@ def _searched(product: Product) -> list[Figure]:
     encode = product.make(source, [output(**again)]).encode.cpu
     bare = product.make(source, [output(**plain, video={"crf": known["crf"]})]).encode.cpu
     error = abs(known["vmaf"] - known["predicted_vmaf"])
-    long = f"a film of {_SEARCHED_SECONDS} s with VMAF, beside the same film without"
+    long = f"a film of {_SEARCHED_SECONDS} s with VMAF, compared with the same film without VMAF"
     return [
         Figure(long, "CPU s", encode, bare, at_most=1.3),
         Figure(
-            "the search, beside the encode with VMAF",
+            "the search, compared with the encode with VMAF",
             "CPU s",
             searched.encode.cpu - encode,
             encode,

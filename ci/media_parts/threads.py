@@ -25,7 +25,7 @@ def measure(product: Product) -> list[Figure]:
         for ours, free in in_turns(_ROUNDS, lambda: product.run(one), lambda: product.run(many)):  # noqa: B023
             found += [
                 Figure(
-                    f"{codec} with {option[1:]}, beside the same command without it",
+                    f"{codec} with {option[1:]}, compared with the same command without it",
                     "s",
                     ours.wall,
                     free.wall,

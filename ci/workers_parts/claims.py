@@ -89,14 +89,14 @@ def measure_busy(databases: Databases, sizes: Sizes) -> list[Figure]:
         Figure("CPU of the simulated workers", "% of a core", 100 * one.used.fleet_share, at_most=80),
         Figure("claim p99, two API processes", "ms", percentile(two.waits_ms, 99), at_most=250),
         Figure(
-            "CPU of two API processes for a request, beside one process",
+            "CPU of two API processes for a request, compared with one process",
             "ms",
             two.used.api_ms_per_request,
             one.used.api_ms_per_request,
             at_most=1.1,
         ),
         Figure(
-            "CPU of Postgres for a request, with two API processes, beside one",
+            "CPU of Postgres for a request, with two API processes, compared with one",
             "ms",
             two.used.postgres_ms_per_request,
             one.used.postgres_ms_per_request,

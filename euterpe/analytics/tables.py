@@ -46,7 +46,7 @@ JOBS = Table(
 
 ATTEMPTS = Table(
     "attempts",
-    "One row for each state of an attempt that an ingest read. Facts prefer the row of the ended attempt.",
+    "An attempt has one row for each of its states that an ingest has found. Facts prefer the row of its end.",
     ("attempt_id",),
     columns("""
         attempt_id string The attempt's id.

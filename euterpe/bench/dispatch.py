@@ -108,7 +108,7 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
         require_delivered(store, plan.requester_id)
     return [
         Figure("webhooks", "events/s", ours, bare, at_least=0.8),
-        Figure("webhooks, beside httpx' async client", "events/s", ours, bare_async),
+        Figure("webhooks, compared with httpx' async client", "events/s", ours, bare_async),
     ]
 
 

@@ -49,7 +49,7 @@ def erase_requester(database: Database, requester_id: str) -> None:
 
 
 def _belongs_only_to(requester_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that only this requester has shares in a queue and the queue is not paused."""
+    """Return a condition that selects the running queues in which no other requester has a fair share."""
     share = fair_shares.c
     own = sa.select(share.queue).where(share.requester_id == requester_id)
     others = sa.select(share.queue).where(share.requester_id != requester_id)

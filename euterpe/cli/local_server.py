@@ -28,7 +28,7 @@ class LocalServer(ThreadingHTTPServer):
     ) -> None:
         """Serve, call `announce` once requests are answered, and return after SIGINT or SIGTERM.
 
-        `work` runs while requests are answered. A signal during `work` ends both.
+        `work` runs while requests are answered. A signal during `work` ends `work`, and stops the server.
         """
         # Block the signals before the thread starts, because the thread inherits the mask. Then only
         # `sigwait` receives the signals.

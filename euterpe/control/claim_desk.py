@@ -284,7 +284,8 @@ class ClaimDesk:
     def _look_again_for(self, claim_ids: Collection[str | None]) -> None:
         """Mark the waiting copies of these requests as urgent, so that the next claim answers them.
 
-        A proxy or a worker may send a request twice, and the copy may not be in the same batch.
+        A proxy or a worker can send a request twice. The copy can arrive too late for the batch that answers
+        the first request.
         """
         with self._lock:
             for claim_id in claim_ids:

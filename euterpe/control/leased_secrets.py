@@ -46,7 +46,7 @@ class OpenSecrets:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """The result of a refresh, and the refreshes that the job has left.
+    """The result of a refresh, and the number of refreshes that the job may still use.
 
     `calls_left` is also 0 if a further refresh cannot return newer credentials.
     """

@@ -71,9 +71,9 @@ class WaitingClaims:
         return [one for one in self.copies(claim_id) if one.is_claiming]
 
     def end(self, claim_id: str | None) -> list[Waiting]:
-        """Record that a claim is over. Remove and return the workers that wait with its id.
+        """Record that a claim is over. Remove and return the waits with this claim id.
 
-        Do not remove workers for which a claim is running.
+        Do not remove waits for which a claim is running.
         """
         if claim_id is None:
             return []

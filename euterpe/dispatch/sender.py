@@ -118,7 +118,7 @@ class Sender:
     def deliver(
         self, event: ClaimedEvent, before_send: Callable[[ClaimedEvent], None] = lambda _: None
     ) -> tuple[Delivery, Outcome]:
-        """Send an event. Return the delivery and its outcome for the health of the receiver.
+        """Send an event. Return the delivery to record, and the outcome that updates the receiver's health.
 
         `before_send` is called after the secrets have been read, because a key provider may take seconds to
         decrypt them.

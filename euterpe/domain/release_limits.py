@@ -20,7 +20,10 @@ _WAITING = (Release.BY_CAUSE, Release.ALWAYS)
 
 @dataclass(frozen=True)
 class EarlierReleases:
-    """The earlier releases of a job that count: their number, their workers, and the time since the first."""
+    """The number of a job's earlier releases that count toward a limit, and of the workers that made them.
+
+    `waited_ms` is the time since the first of these releases.
+    """
 
     releases: int = 0
     workers: int = 0

@@ -88,7 +88,7 @@ class Subscription:
 
 
 class EventHub:
-    """The reader of all events of one process. Use it in one event loop.
+    """The only reader of the event streams in a gateway process. Use it in one event loop.
 
     `reader` must have a single connection: `CLIENT UNBLOCK` with the id of this connection ends an XREAD
     early.

@@ -23,7 +23,7 @@ _LOST = (NotActive, TokenMismatch)
 _BEATS_PER_TIMEOUT = 3
 _FORGET_INTERVAL_S = 60.0
 _FORGET_BATCH = 1_000
-# Without drain, the pause between two checks for a stop while a handler runs.
+# While a handler runs, a consumer that stops without draining checks for the stop at this interval.
 _LOOK_EVERY_S = 0.05
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

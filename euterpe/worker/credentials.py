@@ -122,8 +122,8 @@ class CredentialAccess:
         """Load newer credentials. If there are none, let the control plane request them from the requester.
 
         Return whether newer credentials were loaded. After a refusal by storage, repeat the request until the
-        refresh budget is spent. For credentials that expire soon, make one request: the credentials are still
-        valid, and later refusals need the rest of the budget.
+        refresh budget is spent. If the credentials only expire soon, make one request: they are still valid,
+        and the rest of the budget is left for a later refusal by storage.
         """
         pause = self._timings.first_pause_s
         # A wait for the keys would use up the time that expiring credentials have left.

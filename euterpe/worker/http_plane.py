@@ -111,9 +111,9 @@ class HttpPlane:
             return True
         for _ in range(_PROOFS):
             self._beats.send([(held, None)], is_urgent=True)
-            # A heartbeat proves the claim for a time that is counted from the sending of the heartbeat. Its
-            # answer may come after that: the time limit of the request does not count the time for which the
-            # machine was suspended.
+            # A heartbeat proves the claim for a time that is counted from the sending of the heartbeat. The
+            # answer may come after this time has passed, because the time limit of the request does not
+            # count the time for which the machine was suspended.
             if held.is_lost or held.may_publish(self._clock()):
                 return not held.is_lost
         raise ServerUnavailable("the answers to heartbeats come too late to publish a file")

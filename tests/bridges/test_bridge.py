@@ -118,7 +118,10 @@ def test_a_permanent_failure_is_final(setup: Setup) -> None:
 
 
 def test_a_failure_that_was_never_reported_is_reported_and_not_repeated(setup: Setup) -> None:
-    """The bridge is killed before it reports the failure, so the foreign queue grants no further attempt."""
+    """The bridge is killed before it reports the failure, so the next bridge must report it first.
+
+    Only after the report, the foreign queue grants the second attempt.
+    """
 
     async def test() -> None:
         job = await setup.queue.add(DATA, attempts=2)

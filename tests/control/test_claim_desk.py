@@ -465,7 +465,8 @@ def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) ->
 def test_workers_that_do_not_wait_all_get_a_claim(store: Store, claims: Claims) -> None:
     """The first claim is for fewer than 20 workers.
 
-    For other workers, the desk may only search for jobs of earlier claims. This search must not answer them.
+    For the other workers, the same transaction only looks up jobs of earlier claims with their ids. This
+    lookup must not count as their answer.
     """
     job_ids = enqueue(store, 20)
     desk = desk_of(store, claims, SELDOM)

@@ -1,4 +1,4 @@
-"""Test programs where the container runtime refuses layers of the sandbox: they report it or do not start."""
+"""If the container runtime refuses layers of the sandbox, programs report this, or do not start."""
 
 import json
 import os

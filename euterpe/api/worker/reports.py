@@ -193,7 +193,10 @@ def _figure(fields: RequestFields, name: str) -> float | None:
 
 
 def _check_lease(fields: RequestFields) -> None:
-    """Check only the types of a lease's fields, because some forms of the calls do not need these fields."""
+    """Check the types of a lease's fields, and accept missing fields.
+
+    For example, the release of a whole claim names no lease.
+    """
     fields.optional_text("job_id")
     fields.optional_text("attempt_id")
     fields.optional_text("lease_token", longest=LONGEST_TOKEN)

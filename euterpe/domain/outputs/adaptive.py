@@ -132,7 +132,7 @@ class SegmentedOutput(MeasuredOutput):
     subtitles: Subtitles = None
     """The subtitles, as WebVTT: those in these languages, all of the source (`all`), or null for none."""
     trick_play: bool = False
-    """Whether to list the keyframes separately, which players show during fast playback and seeks."""
+    """Whether to list the keyframes separately. Players show them during fast playback and seeks."""
     encryption: Annotated[Encryption | None, AfterValidator(_check_encryption)] = None
     """The encryption of the segments with AES-128, for HLS only. Null means none."""
 

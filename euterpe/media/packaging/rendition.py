@@ -54,7 +54,8 @@ class KeyframeFile:
     name: str
     init_bytes: int
     index_bytes: int
-    bandwidth: int  # the highest bit rate of a keyframe over the time until the next keyframe, in bit/s
+    # In bit/s: the highest quotient of a keyframe's size and the time until the next keyframe.
+    bandwidth: int
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ STILL_MUXERS: Mapping[StillFormat, str] = {
 
 
 def arguments(plan: Plan, command: Command, ffmpeg: Path) -> tuple[str, ...]:
-    """Return the command line. Raise ValueError if a number of the command is not measured yet.
+    """Return the command line. Raise ValueError if a value, such as a gain, was not measured yet.
 
     ffmpeg reads open files, accepts only the container that the plan names for each file, and reports
     progress on stdout.

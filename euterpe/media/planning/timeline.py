@@ -21,8 +21,8 @@ _LEAD_S = 0.1
 # sound there.
 _LEAST_PART_S = 0.1
 # Ten black pictures per second are shown before the first picture, so that a segment can begin with a black
-# picture. A lead of more than an hour is refused, because a source of a few KB may claim any number of
-# seconds.
+# picture. A source whose sound begins more than an hour before its first picture is refused, because a file
+# of a few KB may declare any number of seconds.
 BLACK_FPS, _LONGEST_LEAD_S = 10, 3600.0
 # A track may end earlier in the output than in the source by this much, because containers round times,
 # encoders add padding, and the last picture has no duration. A larger difference means that media is missing.

@@ -168,7 +168,7 @@ class _ForkServer:
 
 
 def _anonymous_bytes(pid: int) -> int:
-    """Return the resident memory of a process that is not backed by a file."""
+    """Return the anonymous resident memory of a process: the pages that are not backed by a file."""
     # Read `statm`, because it has numbers only. `status` also has the process name, which the process
     # chooses.
     _size, resident, of_files, *_ = map(int, Path(f"/proc/{pid}/statm").read_bytes().split())

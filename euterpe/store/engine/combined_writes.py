@@ -85,7 +85,8 @@ class CombinedWrites(Generic[T, R]):
     def _take(self) -> list[_Entry[T, R]]:
         """Remove the next batch from the waiting entries, and return it.
 
-        The batch is the first entry, which is this caller's, with the entries that may share its batch.
+        The batch contains the first entry, which belongs to this caller, and the later entries of the same
+        kind, up to `max_batch` entries in total.
         """
         with self._lock:
             kind = self._share(self._waiting[0].item)

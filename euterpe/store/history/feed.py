@@ -49,7 +49,7 @@ _IDENTITY = (
 
 
 class Cut(NamedTuple):
-    """The first position of each growing table that has not been read yet."""
+    """The position in each growing table at which the next read begins."""
 
     jobs: int = 0
     events: int = 0

@@ -1,4 +1,4 @@
-"""Credentials of remote workers: they are sealed to the key of the worker, and no other body has them."""
+"""Credentials of remote workers: sealed to the key of the worker, and in no other HTTP response body."""
 
 import json
 import socket

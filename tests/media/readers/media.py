@@ -122,7 +122,7 @@ def packet_count(media: Media) -> int:
 
 
 def first_packet_seconds(media: Media) -> float:
-    """Return the time of the first packet of the first video stream, in the order of the file."""
+    """Return the time of the packet of the first video stream that comes first in the file."""
     with opened(media) as container:
         first = next(iter(container.demux(container.streams.video[0])))
         if first.pts is None:
