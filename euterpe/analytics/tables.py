@@ -46,7 +46,7 @@ JOBS = Table(
 
 ATTEMPTS = Table(
     "attempts",
-    "An attempt has one row for each of its states that an ingest has found. Facts prefer the row of its end.",
+    "An attempt has one row for each of its states that an ingest found. Facts prefer the row of its end.",
     ("attempt_id",),
     columns("""
         attempt_id string The attempt's id.

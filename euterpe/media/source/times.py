@@ -18,8 +18,8 @@ from euterpe.media.source.media_info import BUSIEST_S
 _MOST_INDEX_ENTRIES = 5_000
 # A normal media clock ticks at least a thousand times a second. If a tick is this long or longer, the edit
 # lists and the durations in the headers cannot be trusted. For example, if the clock of an MP4 track ticks
-# once a second, the track's edit list is rounded to the ticks of the clock of the file's header. In one film of 35,840 s, the headers
-# declared a duration of 4 s.
+# once a second, the track's edit list is rounded to the ticks of the clock of the file's header. In one film
+# of 35,840 s, the headers declared a duration of 4 s.
 _COARSE_TICK_S = 0.1
 # In formats whose times may jump, ffmpeg treats a distance between two packets beyond these limits as a jump,
 # and removes the jump from the times.

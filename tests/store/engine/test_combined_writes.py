@@ -31,7 +31,7 @@ class Held:
 def call_together(
     writes: CombinedWrites[int, int], held: Held, items: Sequence[int]
 ) -> list[int | BaseException]:
-    """Begin a write of the value 0, and add writes of `items` before it ends. Return the results of `items`."""
+    """Write the value 0, and add `items` before this write ends. Return the results of `items`."""
     with ThreadPoolExecutor(len(items) + 1) as pool:
         first = pool.submit(writes.write, 0)
         assert held.began.wait(SLOW_S)
