@@ -107,7 +107,7 @@ class IngestBench:
     def whole(self) -> list[Figure]:
         """Measure the ingest of the whole database into an empty lake.
 
-        `bits` uses the lake of the last round.
+        The method `bits` uses the lake of the last round.
         """
         found = []
         ingest(self.session, Lake(self.root / "warm"), self.url)  # warm-up: Spark compiles on the first run
@@ -175,7 +175,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
     theirs = {path: _apart("duckdb", path) for path in (small, large)}
     million = {path: f"{Lake(path).commit().rows('events') / 1e6:.1f} million events" for path in ours}
     found = [
-        Figure(f"{million[path]}, beside DuckDB", "s", ours[path]["seconds"], theirs[path]["seconds"])
+        Figure(f"{million[path]}, compared with DuckDB", "s", ours[path]["seconds"], theirs[path]["seconds"])
         for path in ours
     ]
     growth = ours[large]["seconds"] / ours[small]["seconds"]

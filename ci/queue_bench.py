@@ -132,7 +132,9 @@ def fair_share(databases: Databases, *, backlog: int, jobs: int) -> dict[str, li
         with fresh() as url:
             _migrate(url)
             wait = fairness.beside_a_backlog(url, backlog=backlog)
-        figures = [Figure(f"median wait beside a backlog of {backlog:,}", "jobs' times", wait, at_most=2)]
+        figures = [
+            Figure(f"median wait of a job behind a backlog of {backlog:,}", "jobs' times", wait, at_most=2)
+        ]
         for requesters, of in ((1, "one requester"), (10, "ten requesters")):
             with fresh() as url:
                 _migrate(url)

@@ -116,7 +116,7 @@ def _remote_worker(folder: Path, server: str, api_key: str, s3: S3Server) -> Ite
         "EUTERPE_API_KEY": api_key,
         "EUTERPE_WORK_DIR": str(folder),
         "EUTERPE_STORAGE_ENDPOINTS": s3.endpoint,
-        "EUTERPE_REQUIRE_SANDBOX": "false",  # not needed: the only media is the clip of this demo
+        "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media is the clip of this demo
     }
     command = [sys.executable, "-m", "euterpe", "worker", "--server", server]
     with (

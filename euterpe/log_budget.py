@@ -91,7 +91,7 @@ class LogBudget(logging.Filter):
         return budget
 
     def _evict_one(self) -> None:
-        """Evict the kind of line that was not logged for the longest time and has no suppressed lines."""
+        """Of the kinds of line without suppressed lines, evict the least recently logged one."""
         quiet = next((key for key, budget in self._budgets.items() if not budget.suppressed), None)
         if quiet is not None:
             del self._budgets[quiet]

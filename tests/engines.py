@@ -50,7 +50,7 @@ class Postgres:
     """
 
     def __init__(self, _: Path) -> None:
-        # The server runs as another user, and only root may enter pytest's folder.
+        # The server runs as another user, and only root can enter pytest's folder.
         self._folder = Path(tempfile.mkdtemp(prefix="euterpe-pg-"))
         self._folder.chmod(0o755)
         self._server = get_server(self._folder / "data")
@@ -90,7 +90,7 @@ class Postgres:
 
 
 class Libsql:
-    """The server `sqld`, which ci/setup installs beside the interpreter.
+    """The server `sqld`, which ci/setup installs next to the Python interpreter.
 
     All tests share its only database and empty it.
     """

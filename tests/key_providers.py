@@ -34,7 +34,7 @@ def _note_connection(connection: sa.Connection) -> None:
 def check_caller() -> None:
     """Fail if this thread runs an event loop or has an open transaction.
 
-    A call of a key provider may take 50 ms, and would block the loop or the transaction for this time.
+    A call of a key provider can take 50 ms, and would block the loop or the transaction for this time.
     """
     try:
         asyncio.get_running_loop()

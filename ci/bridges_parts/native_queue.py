@@ -48,9 +48,9 @@ METHOD = (
 
 
 def measure_native_queue(databases: Databases, *, jobs: int = 400, rounds: int = _ROUNDS) -> list[Figure]:
-    """Return how many jobs per second each crew publishes, reserves and acks, compared with OmniQ.
+    """Return the jobs per second that each crew publishes, reserves and acks, compared with OmniQ.
 
-    Each crew runs on Postgres and on SQLite.
+    A crew is a group of clients. Each crew runs on Postgres and on SQLite.
     """
     folder = Path(tempfile.mkdtemp(prefix="euterpe-omniq-"))
     try:
@@ -70,7 +70,7 @@ def _rates(
 ) -> dict[str, list[float]]:
     """Return the jobs per second of each round, by client.
 
-    `omniq` has the path of the Python interpreter with OmniQ's client, and the port of Redis.
+    `omniq` contains the path of the Python interpreter with OmniQ's client, and the port of Redis.
     """
     rates: dict[str, list[float]] = {"omniq": [], "postgres": [], "sqlite": []}
     python, port = omniq
@@ -99,7 +99,7 @@ def _migrate(url: str) -> None:
 def _lives_per_second(python: str, client: tuple[str, str], crew: Crew, jobs: int) -> float:
     """Return the jobs per second of a crew that publishes and consumes `jobs` jobs.
 
-    `client` has the kind of the client, and the URL of the database or the port of Redis.
+    `client` contains the kind of the client, and the URL of the database or the port of Redis.
     """
     each = jobs // crew.processes
     programs = [

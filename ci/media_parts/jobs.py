@@ -52,7 +52,7 @@ def measure_reports(_: Product) -> list[Figure]:
         shutil.copyfile(film(720, _SECONDS), place.folder / _FILM)
         bench = ended.enter_context(transcode_bench(installation, place))
         rounds = [bench.run_one(_FILM) for _ in range(_ROUNDS)]
-    name = f"the worker's own time in a job of {_SECONDS} s of 720p, of that of ffmpeg"
+    name = f"the worker's own time in a job of {_SECONDS} s of 720p, as a share of ffmpeg's time"
     return [
         Figure(name, "%", 100 * one.worker_cpu_seconds / one.encode_cpu_seconds, at_most=1) for one in rounds
     ]

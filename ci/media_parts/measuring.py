@@ -144,5 +144,5 @@ def product() -> Iterator[Product]:
 
 
 def in_turns(rounds: int, *measures: Callable[[], Used]) -> list[tuple[Used, ...]]:
-    """Call the measures alternately, so that a slow minute of the machine affects all of them equally."""
+    """Call the functions alternately, so that a slow minute of the machine affects all of them equally."""
     return [tuple(measure() for measure in measures) for _ in range(rounds)]

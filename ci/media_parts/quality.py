@@ -7,7 +7,7 @@ from ci.media_parts.measuring import Made, Product, output
 from euterpe.bench.figures import BenchFailed, Figure
 
 _SECONDS, _ROUNDS = 12, 2
-# The samples of a search last 3 s or more in total. This would be more than 2 % of a film below 150 s.
+# The samples of a search last 3 s or more in total. In a film shorter than 150 s, this is more than 2 %.
 _SEARCHED_SECONDS, _TARGET = 180, 90.0
 
 

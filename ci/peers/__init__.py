@@ -50,7 +50,7 @@ async def calls_per_second(call: Callable[[], Awaitable[object]], calls: int) ->
 
 
 def require(found: int, expected: int, what: str) -> None:
-    """Raise `RuntimeError` if `found` differs from `expected`, because the rate would be wrong."""
+    """Raise `RuntimeError` if `found` differs from `expected`, because then the measured rate is wrong."""
     if found != expected:
         raise RuntimeError(f"{found} {what}, expected {expected}: the rate would be wrong")
 

@@ -36,7 +36,7 @@ class _Plan:
 class _Run:
     used: Usage
     waits_ms: list[float]
-    busy: int  # workers at the end
+    busy: int  # busy workers at the end
     lost_leases: int
 
 

@@ -26,8 +26,8 @@ _POLL_MS = 25_000  # the longest wait of a claim, as in Euterpe's own worker
 _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
-# The API limits how many lookups of new API keys may run or wait for one client address. Beyond this limit,
-# which many new workers may reach together, it answers 429.
+# The API limits the number of lookups of new API keys that run or wait for one client address. Above this
+# limit, the API answers 429. Many new workers together can reach the limit.
 _TOO_MANY = 429
 _LOST = 409  # the lease has expired, because the API or the fleet got too little CPU time
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 class Failure(NamedTuple):
     at: float  # time.monotonic()
-    is_5xx: bool  # otherwise the connection failed, or the answer was 429
+    is_5xx: bool  # False if the connection failed, or if the answer was 429
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""API processes on a new Postgres database, and counters of the CPU time and transactions of both."""
+"""API processes on a new Postgres database, with counters of CPU time and transactions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FROM pg_stat_database WHERE datname = %s
 
 
 class Api:
-    """An API process that may be started again on the same port."""
+    """An API process that can be started again on the same port."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation, self._running = installation, ExitStack()
@@ -115,7 +115,7 @@ class Deployment:
     installation: Installation
 
     def _new_keys(self, count: int) -> list[str]:
-        """Return a new key for each worker. These transactions end before a measurement starts."""
+        """Return a new key for each worker. Call this before a measurement, which would count the inserts."""
         with self.installation.open() as store:
             return [
                 store.requesters.create(f"worker-{number}", [Scope.WORKER]).api_key for number in range(count)

@@ -1,8 +1,8 @@
 """Detect rows with impossible dates. These rows are counted, and are excluded from every mart.
 
 In one history, a single job dated 2037 moved the end of the history. Then "the last 28 days" were empty, and
-every failure was "gone". The database's clock sets the dates, so an impossible date means that this clock was
-wrong when the row was written.
+every failure had the trend "gone". The database's clock sets the dates, so an impossible date means that this
+clock was wrong when the row was written.
 """
 
 from collections.abc import Mapping

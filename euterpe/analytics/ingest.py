@@ -33,7 +33,7 @@ def ingest(
     metadata: str = "",
     on_table: Progress = lambda table, rows: None,  # noqa: ARG005
 ) -> Ingested:
-    """Append the database's rows after the lake's positions.
+    """Append the database's rows that follow the positions at which the last ingest ended.
 
     `metadata` lists the keys of a job's metadata to include.
     """

@@ -177,8 +177,8 @@ def _started(builder: SparkSession.Builder, master: str, java_output: BinaryIO) 
 def _stderr_into(file: BinaryIO) -> Iterator[None]:
     """Redirect stderr into a file inside the `with` block.
 
-    A Java process that starts in the block writes to the file until it ends. Users need not see the warnings
-    that Java writes at its start, and they see the errors of Java as exceptions."""
+    A Java process that starts in the block writes to the file until it ends. Users do not need the warnings
+    that Java writes at its start. They see the errors of Java as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(file.fileno(), 2)

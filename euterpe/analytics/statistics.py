@@ -33,7 +33,8 @@ def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
 def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
     """Return the p-value of Fisher's exact test.
 
-    This is the total probability of all tables with these margins that are no more likely than this table.
+    This is the sum of the probabilities of all tables that have the same margins as this table and are not
+    more likely than this table.
     """
 
     def log_likelihood(k: int) -> float:

@@ -97,7 +97,7 @@ class Authenticator:
             if self._renewal is None:
                 self._renewal = asyncio.ensure_future(self._renew())
             owners = await asyncio.shield(self._renewal)
-            if digest in owners:  # otherwise the query began before this key was used: look it up again
+            if digest in owners:  # otherwise the query began before this key was used, and is repeated
                 owner = owners[digest]
                 if owner is None:
                     raise Unauthorized

@@ -3,8 +3,8 @@
 A count of unfinished jobs takes as long as an enqueue, so the API does not count them for every request. If a
 count leaves free places, it is reused for at least one second, because without new requests the number of
 unfinished jobs only falls. API processes do not share their counts, so in that second each process may fill
-all places that its own count left free. A count of a million jobs is slow: after a count, the same limit is
-not counted again for 20 times the duration of that count.
+all places that its own count left free. A count of a million jobs is slow. So the
+next count for the same limit starts only after 20 times the duration of the last count.
 """
 
 import asyncio

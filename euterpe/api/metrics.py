@@ -61,12 +61,12 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        # Clients may send any method name. Without this limit, the registry would keep a series for each of
-        # these names for ever.
+        # Clients can send any method name, and the registry would keep a series for each name for ever. So
+        # unknown methods share the name `other`.
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
-        if child is None:  # keep it: looking up the labels takes longer than counting
+        if child is None:  # cache it: looking up the labels takes longer than counting
             child = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
             self._children[key] = child
         child[0].inc()

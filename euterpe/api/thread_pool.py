@@ -127,7 +127,10 @@ class StoreThreadPool:
         return self._requesters[requester_id]
 
     def _forget_idle(self, own: _RequesterCalls) -> None:
-        """Forget a requester without calls and threads: a thread may run a call whose caller was canceled."""
+        """Forget a requester that has no calls and no threads.
+
+        Check both, because a thread can still run a call whose caller was canceled.
+        """
         if not own.under_way and not own.threads:
             self._requesters.pop(own.requester_id, None)
 

@@ -1,4 +1,4 @@
-"""Convert the ffmpeg commands of a plan to command lines on files, which need no worker."""
+"""Convert the ffmpeg commands of a plan to command lines that read a file and need no worker."""
 
 from pathlib import Path
 

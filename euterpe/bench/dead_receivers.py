@@ -70,7 +70,7 @@ def _p99_ms(
             receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in sent))
             jobs = source.emit(sent)
             receiver.await_all(check)
-            holes.close()  # otherwise the dispatcher would wait for these sends before it stops
+            holes.close()  # otherwise the dispatcher's stop would wait for its sends to these ports
         waits = source.waits_ms([job_id for job_id, url in zip(jobs, sent, strict=True) if url in watched])
     return float(waits[len(waits) * 99 // 100])
 

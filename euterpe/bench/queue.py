@@ -70,7 +70,7 @@ class LoadPlan:
 def measure_lives(plan: LoadPlan) -> dict[str, float]:
     """Return jobs per second of the bulk enqueue, of the processing, and of both together."""
     with plan.open() as store:
-        # Collect less often, as `euterpe api` does. One full garbage collection took 40 ms, a quarter of the
+        # Collect garbage less often, as `euterpe api` does. One full collection took 40 ms, a quarter of the
         # time for 4,000 jobs.
         collect_garbage_less_often()
         began = time.perf_counter()

@@ -193,7 +193,7 @@ class TranscodeBench:
         name = f"with a source of {large_mib} MiB"
         return [
             Figure(f"memory of the worker {name}", "MiB", peaks[0], at_most=150),
-            Figure(f"memory of its helper {name}", "MiB", peaks[1], at_most=150),
+            Figure(f"memory of its fork server {name}", "MiB", peaks[1], at_most=150),
         ]
 
     @contextmanager
@@ -202,7 +202,7 @@ class TranscodeBench:
         environ = {
             "EUTERPE_WORKER_QUEUES": self._queue,
             "EUTERPE_WORKER_SLOTS": str(slots),
-            "EUTERPE_REQUIRE_SANDBOX": "false",  # not needed: the only media are generated clips
+            "EUTERPE_REQUIRE_SANDBOX": "false",  # safe: the only media are generated clips
             **self._place.environ,
             **more,
         }

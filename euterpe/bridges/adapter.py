@@ -29,7 +29,8 @@ class ForeignJob:
     name: str  # selects the mapping: BullMQ's job name, OmniQ's `payload.type`, or the task of a stream job
     data: Json | None  # the payload, or None if it is not a JSON object
     priority: int = 0  # as the foreign queue stores it
-    # The number of attempts that the foreign queue makes. None if it makes only one, so that Euterpe retries.
+    # The number of attempts that the foreign queue makes. None if it makes only one attempt: then Euterpe
+    # retries.
     attempts: int | None = None
     # The texts in which the foreign queue has recorded earlier failures, or None if it keeps no record. If no
     # text names an attempt of Euterpe, the failure of this attempt was not reported: the bridge was killed.
@@ -41,7 +42,7 @@ class ForeignLease(StrEnum):
     """The answer of a foreign queue to a heartbeat."""
 
     HELD = "held"
-    LOST = "lost"  # stop reporting; never cancel the job, because its next holder attaches to it
+    LOST = "lost"  # stop reporting; do not cancel the row, because the job's next holder attaches to it
     CANCELED = "canceled"  # the producer has canceled the job
 
 
@@ -82,7 +83,7 @@ class ForeignAdapter(Protocol):
         ...
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
-        """Take up to `limit` jobs. Wait at most `wait_s` for the first."""
+        """Take up to `limit` jobs. Wait at most `wait_s` for the first job."""
         ...
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
@@ -106,7 +107,7 @@ class ForeignAdapter(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Close all connections. Other bridges get the jobs that are still held, after the leases expire."""
+        """Close all connections. When the leases of held jobs expire, other bridges take these jobs."""
         ...
 
 

@@ -60,7 +60,7 @@ class Rejected:
 
 
 class NoRoom(Exception):  # the caller waits, and repeats the call
-    """The requester of the bridge may not add jobs now."""
+    """The requester of the bridge is not allowed to add jobs now."""
 
 
 def mark_of(job_id: str, claim_version: int) -> str:
@@ -75,8 +75,8 @@ class Attacher:
     async def attach(self, job: ForeignJob) -> Attached | Rejected:
         """Return the row of this job. Make the row if there is none.
 
-        Raise `NoRoom` if the requester may not add jobs now, and `Unavailable` in an outage of the database
-        or of the key provider.
+        Raise `NoRoom` if the requester is not allowed to add jobs now. Raise `Unavailable` in an outage of
+        the database or of the key provider.
         """
         try:
             row = await self._row_of(job)
@@ -127,7 +127,7 @@ class Attacher:
         return await self._calls.run(make) if may_have_secrets(spec) else make()
 
     async def _resumed(self, job: ForeignJob, row: JobRow) -> Attached | Rejected:
-        """Return the row. Queue its job again if the job has failed and the foreign queue knows of it."""
+        """Return the row. Queue a failed job again if the foreign queue knows of the failure."""
         attached = Attached(row.job_id, row.requester_id)
         if row.status != JobStatus.FAILED or not _is_reported(job, row):
             return attached

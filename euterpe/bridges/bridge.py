@@ -1,8 +1,8 @@
 """The loop of a bridge: take jobs of a foreign queue, attach them to rows, and report what the rows say.
 
 Each held job is a task. One loop extends the leases of all held jobs, and one watcher reads all their rows.
-A foreign lease is only the right to report. A job whose lease is lost continues to run, and the
-next holder of the foreign job reports its end.
+A foreign lease only allows the bridge to report to the foreign queue. A job whose lease is lost continues to
+run, and the next holder of the foreign job reports its end.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _GONE = ForeignFailure(
 class BridgeTimings:
     """Durations of a bridge, in seconds."""
 
-    take_wait_s: float = 1.0  # the longest wait for a job; it may delay a stop by this time
+    take_wait_s: float = 1.0  # the longest wait for a job, which can delay a stop
     progress_every_s: float = 1.0
     no_room_s: float = 2.0  # the pause before the requester's quota is read again
     database_s: float = 1.0  # the pause after a failed call of the database
@@ -66,7 +66,9 @@ class HeldJob:
     def __init__(self, job: ForeignJob) -> None:
         self.job = job
         self.task: asyncio.Task[None] | None = None
-        self.is_reporting = False  # True during the report of the end, whose answer shows a lost lease
+        # True while the bridge reports the end. A heartbeat then ignores a lost lease, because the foreign
+        # queue's answer to the report shows the loss.
+        self.is_reporting = False
         self.is_canceled = False  # True after the producer's cancel was passed on to the row
         self._lost = asyncio.Event()
         self._canceled = asyncio.Event()
@@ -78,7 +80,7 @@ class HeldJob:
         self._canceled.set()
 
     async def until(self, wait: Awaitable[None], *, or_canceled: bool = True) -> None:
-        """Wait for `wait`, or until the producer cancels. Raise `ForeignLeaseLost` if the lease is lost."""
+        """Wait until `wait` ends or the producer cancels. Raise `ForeignLeaseLost` if the lease is lost."""
         waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._lost.wait())]
         if or_canceled and not self.is_canceled:
             waits.append(asyncio.ensure_future(self._canceled.wait()))
@@ -127,7 +129,7 @@ class Bridge:
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve the foreign queue until `stopping` is set; then hand back all jobs that have no report yet.
 
-        Raise `BridgeError` if the foreign queue cannot be served as the bridge is set up.
+        Raise `BridgeError` if the set-up of the bridge is wrong.
         """
         start = asyncio.ensure_future(self._calls.until_answered(self._adapter.start))
         if not await _first(start, stopping):
@@ -265,7 +267,7 @@ class Bridge:
             waits += 1
             if waits == 1:
                 _log.warning("bridged_job_waits", bridge=self.name, foreign_id=held.job.job_id, reason=event)
-            # A cancel does not end this pause. There is no row to cancel yet, and each round is a query.
+            # A cancel does not end this pause: there is no row to cancel yet, and each repetition is a query.
             await held.until(asyncio.sleep(pause_s), or_canceled=False)
 
     async def _reported(self, held: HeldJob, attached: Attached) -> Told:

@@ -36,19 +36,17 @@ from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 _log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 
-# With BullMQ's default of 1, a job would fail after its bridge was killed twice. Other workers on the same
-# queue that use the default still fail such jobs.
+# With BullMQ's default of 1, a job would fail after its bridge was killed twice. Other workers of the same
+# queue still fail such jobs if these workers use the default.
 _MAX_STALLED_COUNT = 1000
 _STALLED_CHECK_S = 30.0
-_BEATS_PER_LOCK = 4  # the contract requires 2
+_BEATS_PER_LOCK = 4  # the contract says twice per lock duration
 _CONNECTIONS = 16
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
 _OLDEST_REDIS = (6, 2)
 
 
-class EuterpeFailure(
-    Exception
-):  # its text becomes `failedReason`, and its traceback an entry of `stacktrace`
+class EuterpeFailure(Exception):  # the text becomes `failedReason`; the traceback is added to `stacktrace`
     pass
 
 
@@ -109,7 +107,7 @@ class BullMqAdapter:
             encoding_errors="replace",  # text that is not UTF-8 must not end the loop
             socket_timeout=_ANSWER_S,
             socket_connect_timeout=_CONNECT_S,
-            # A script may have run although its answer was lost, so the client repeats no call by itself.
+            # A script may have run although its answer was lost, so the client must not repeat it.
             retry=Retry(NoBackoff(), 0),
         )
         return redis.asyncio.Redis.from_pool(pool)

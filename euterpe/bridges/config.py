@@ -38,7 +38,7 @@ _SCHEMES: Mapping[BridgeKind, tuple[str, ...]] = {
     BridgeKind.OMNIQ: ("redis://", "rediss://", "unix://"),
     BridgeKind.STREAMS: ("redis://", "rediss://", "unix://"),
 }
-# The fields of each kind, besides the fields that all kinds have. The first field of each tuple is required.
+# For each kind of bridge: its fields in addition to the fields of all bridges. The first field is required.
 _OWN_FIELDS: Mapping[BridgeKind, tuple[str, ...]] = {
     BridgeKind.BULLMQ: ("queue", "prefix"),
     BridgeKind.BULLMQ_POSTGRES: ("queue", "schema"),

@@ -1,4 +1,4 @@
-"""Call a foreign queue that may not answer. Log one line per outage, and retry after growing pauses."""
+"""Call a foreign queue that may be unavailable. Log one line per outage, and retry after growing pauses."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ Call = Callable[[], Awaitable[Answer]]
 
 
 class ForeignCalls:
-    """Make calls of the foreign queue, and record its outages.
+    """Make calls to the foreign queue, and record its outages.
 
     All calls of a bridge share one object, so that an outage is logged and counted once, however many jobs
     the bridge holds.

@@ -89,7 +89,7 @@ class StreamScripts:
         return str(await self._run("finish", self._keys(job_id), arguments))
 
     async def cancel(self, job_id: str, error: str, data: str, requester_id: str = "") -> tuple[str, bool]:
-        """Cancel a job. Return its status or `missing`, and whether this call has changed the status."""
+        """Cancel a job. Return the job's status or `missing`, and whether this call changed the status."""
         keys = (job_key(job_id), events_key(job_id))
         status, changed = await self._run("cancel", keys, (error, data, requester_id))
         return str(status), bool(changed)
@@ -100,7 +100,10 @@ class StreamScripts:
         await self._run("release", (self._queue.stream,), (*self._holder, message, idle_ms))
 
     async def retire(self, leaving: str, idle_s: float) -> None:
-        """Remove the consumer `leaving` and those idle for `idle_s`, except consumers that hold messages."""
+        """Remove the consumer `leaving`, and consumers that were idle for `idle_s`.
+
+        Keep consumers that hold messages.
+        """
         await self._run("retire", (self._queue.stream,), (self._queue.group, leaving, int(idle_s * 1000)))
 
     @property

@@ -21,8 +21,8 @@ from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 _log = structlog.get_logger(__name__)
 
 LEASE_S = 60.0
-# The longest XREADGROUP, even if the caller of `take` would wait longer. Its time limit is 5 s longer, so a
-# connection that broke without notice is found after 10 s.
+# The longest time that an XREADGROUP blocks, even if the caller of `take` would wait longer. The time limit
+# of the call is 5 s longer, so a connection that broke without notice is found after 10 s.
 _LONGEST_BLOCK_S = 5.0
 _MOST_RECLAIMED = 100
 _DEAD_CONSUMER_LEASES = 60

@@ -72,8 +72,8 @@ class Placeholder:
         """Return the value, escaped, as one segment of an output's path.
 
         Different values give different segments, and no segment is `.` or `..`. The percent signs of the
-        escapes are escaped again: the path of the URL is decoded once later, and then the object's name
-        still contains the escapes.
+        escapes are escaped again, because the path of the URL is decoded once later. So the object's name
+        contains the escapes.
         """
         escaped = quote(self.value(job), safe="")
         if not escaped or len(escaped) > _LONGEST_SEGMENT:
@@ -134,7 +134,10 @@ class Template:
         return self.text(job) if self.is_one_placeholder else self._filled(job, Placeholder.segment)
 
     def source(self, job: ForeignJob) -> str:
-        """Return the URL of a source. If it begins with fixed text, no value can lead out of this prefix."""
+        """Return the URL of a source.
+
+        If the template begins with fixed text, no value can lead to a key outside of this prefix.
+        """
         return self.text(job) if self.is_one_placeholder else self._filled(job, Placeholder.key)
 
     def _filled(self, job: ForeignJob, encode: Encoder) -> str:

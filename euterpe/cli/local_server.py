@@ -49,7 +49,7 @@ class LocalServer(ThreadingHTTPServer):
             thread.join()
 
     def _interruptible(self, work: Callable[[], None]) -> None:
-        """Call `work`. Both signals raise `KeyboardInterrupt` meanwhile."""
+        """Call `work`. During this call, SIGINT and SIGTERM raise `KeyboardInterrupt`."""
         terminate = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)

@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 class MalformedDocument(ValueError):
-    """Raised when a document does not have the expected form. Callers raise another error in its place."""
+    """Raised when a document does not have the expected form. Callers convert it to another error."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The long polls of remote workers: one thread claims for all waiting workers, in the order of their arrival.
 
 A claim for a worker whose queues were empty a moment ago would find nothing. So the desk remembers which
-queues were empty at the last claim, and forgets this at each wake-up and at each poll. However many workers
-wait, they cost about one claim per poll interval.
+queues were empty at the last claim, and forgets this at each wake-up and at each poll. The waiting workers
+cost about one claim per poll interval, regardless of their number.
 
 A worker whose answer was lost repeats its claim with the same id. So for each worker that has arrived since
 the last claim, the next claim also searches the database for an earlier claim with the worker's claim id.
@@ -49,7 +49,8 @@ class DeskTimings:
 DEFAULT_TIMINGS = DeskTimings()
 # A claim looks up the claim id of each worker that it serves, and most claims find only one or two jobs. So
 # the first claim serves this many workers. After a claim that gave each of its workers all the jobs they
-# asked for, the next claim serves twice as many workers. After any other claim, it serves this many again.
+# asked for, the next claim serves twice as many workers. After any other claim, the next claim serves this
+# many workers again.
 _FEW = 8
 
 
@@ -57,9 +58,9 @@ class ClaimDesk:
     """The waiting workers of one process, and the thread that claims for them. Thread-safe.
 
     The desk closes the listener when it stops. One claim serves up to `most_at_once` workers, and takes up to
-    `most_jobs` jobs. The transaction of a claim runs one query per queue, which was 6,400 queries for 64
-    workers with 100 queues each. So the workers of one claim have at most `most_queues` queues in total. A
-    worker with more queues is served alone.
+    `most_jobs` jobs. The transaction of a claim runs one query per queue: 64 workers with 100 queues each
+    caused 6,400 queries. So the workers of one claim have at most `most_queues` queues in total. A worker
+    with more queues is served alone.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class ClaimDesk:
         self._waiting = WaitingClaims(clock=clock, remembered_s=timings.remembered_s)
         self._empty: set[str] = set()  # the queues that were empty at the last claim
         self._polls_at = self._looks_from = float("-inf")
-        self.is_failing = False  # the last claim failed
+        self.is_failing = False  # True if the last claim failed
         self._lock = threading.Lock()
         self._loop = BackgroundLoop("euterpe-claim-desk", self._serve, on_error=self._pause_after)
 
@@ -103,7 +104,7 @@ class ClaimDesk:
         self._listener.wake()
 
     def _answer_all(self) -> None:
-        """Answer all waiting workers for whom the claim thread is not running a claim now."""
+        """Answer all waiting workers, except those for which the claim thread is running a claim."""
         with self._lock:
             left = [one for one in self._waiting if not one.is_claiming]
             for one in left:
@@ -147,8 +148,8 @@ class ClaimDesk:
         """
         with self._lock:
             claim_id = waiting.request.claim_id
-            # The running claim may also be for a copy of this request. Without this check, the worker would
-            # not learn of the jobs which that claim takes.
+            # The desk can be claiming for a copy of this request. Without this check, the worker would not
+            # learn of the jobs that the claim takes.
             is_claiming = waiting.is_claiming or self._waiting.busy(claim_id)
             if waiting.is_new or waiting.is_urgent or is_claiming:
                 waiting.is_urgent = True
@@ -162,9 +163,9 @@ class ClaimDesk:
     def give_up(self, waiting: Waiting) -> None:
         """End the wait of a worker that repeats its claim later with the same claim id.
 
-        Jobs that were claimed for it already are stored with this claim id, so the repeated claim gets them.
-        If a claim for the worker is running, the wait ends with this claim. So `end_claim` finds the wait,
-        and a release cannot come before the jobs that this claim takes.
+        Jobs that were already claimed for the worker are stored with this claim id, so the repeated claim
+        gets them. If a claim for the worker is running, the wait ends when this claim ends. So `end_claim`
+        finds the wait, and a release of the claim id includes the jobs that the running claim takes.
         """
         with self._lock:
             waiting.is_given_up = True
@@ -174,8 +175,8 @@ class ClaimDesk:
     def end_claim(self, claim_id: str) -> Sequence[Waiting]:
         """End the waits with this claim id.
 
-        Return the waits whose claim is running now. Each of these waits ends with the result of that claim,
-        which may be empty.
+        Return the waits whose claim is running now. Each of these waits ends with the result of its running
+        claim. The result may be empty.
         """
         with self._lock:
             ended, busy = self._waiting.end(claim_id), self._waiting.busy(claim_id)
@@ -210,7 +211,7 @@ class ClaimDesk:
         return one.is_urgent or not self._empty.issuperset(one.request.queues)
 
     def _next_batch(self) -> tuple[list[Waiting], list[Waiting]]:
-        """Return the workers to claim for, and the workers whose earlier claims are only searched for."""
+        """Return the workers to claim for, and the workers that get only jobs of an earlier claim."""
         with self._lock:
             batch = self._bounded(islice(filter(self._is_ready, self._waiting), self._at_once))
             for one in batch:
@@ -242,8 +243,8 @@ class ClaimDesk:
         try:
             found = self._claim_for([one.request for one in batch], [one.request for one in unsure])
         except BaseException:
-            # The claim may have been committed, with only its answer lost. So let the next claim search for
-            # jobs that this claim has taken.
+            # If only the answer of the database was lost, the claim was committed. So let the next claim
+            # search for jobs that this claim has taken.
             with self._lock:
                 for one in everyone:
                     one.is_new, one.is_claiming = one.request.claim_id is not None, False

@@ -32,9 +32,9 @@ _KEY_BYTES, _MAC_BYTES = 32, 16
 # A process reads the keys again after this time, and then makes its tokens with the newest key. The previous
 # key stays valid for days.
 _KEPT_S = 30.0
-# A token with an unknown key id causes at most one read of the keys in this time.
+# Within this time, tokens with unknown key ids cause at most one read of the keys.
 _MISSES_EVERY_S = 1.0
-# After a failed read, the keys in memory are used for this long before the next try. A try may block its
+# After a failed read, the keys in memory are used for this long before the next try. A try can block its
 # thread for 7 s if the key provider does not answer.
 _RETRY_S = 5.0
 
@@ -154,7 +154,7 @@ class LeaseTokens:
         """
         if self._must_read(age_s) and self._reading.acquire(blocking=not self._keys):
             try:
-                if self._must_read(age_s):  # another thread may have read the keys meanwhile
+                if self._must_read(age_s):  # check again: another thread may have read the keys meanwhile
                     self._read()
             finally:
                 self._reading.release()

@@ -85,7 +85,7 @@ class _RefreshResults:
                 result.set_result(refresh())
             except BaseException as error:
                 with self._lock:
-                    self._results.pop(call, None)  # a copy that comes later tries again
+                    self._results.pop(call, None)  # forget the error, so that a later copy tries again
                 result.set_exception(error)
                 raise
         return result.result()
@@ -139,7 +139,7 @@ class LeasedSecrets:
         return refresh() if refresh_id is None else self._results.of((key, refresh_id), refresh)
 
     def refreshed(self, job: ClaimedJob, result: RefreshResult) -> Refreshed:
-        """Return the result of a refresh with the number of refreshes that this job has left."""
+        """Return the result of a refresh, and the number of refreshes that this job may still use."""
         left = max(0, self._max_refreshes - job.refresh_count)
         return Refreshed(job.credential_version, result, 0 if result is RefreshResult.REFUSED else left)
 

@@ -1,7 +1,7 @@
 """Get newer credentials for a job from its requester, by a signed call to its `refresh_url` (contract §7).
 
-The control plane makes the call, because it is signed with the requester's webhook secret. No remote worker
-has that secret.
+The control plane makes the call, because the call is signed with the requester's webhook secret. No remote
+worker has that secret.
 """
 
 import json
@@ -29,7 +29,7 @@ _ANSWER_BYTES = 262_144
 
 
 class Refresher:
-    """Calls to the `refresh_url` of jobs, within the refresh budget of each job. Thread-safe.
+    """Call the `refresh_url` of jobs, within the refresh budget of each job. Thread-safe.
 
     `call_deadline_s` is the time limit for the requester's response.
     """
@@ -80,7 +80,7 @@ class Refresher:
             return None
 
     def _accept(self, job: ClaimedJob, spec: JobSpec, answer: EgressResponse) -> RefreshResult:
-        """Store the credentials in the answer, if it contains any. Return the result of the refresh."""
+        """Return the result of the refresh. If the answer contains credentials, store them."""
         if answer.status in (202, 204):
             return RefreshResult.PROMISED
         if answer.status != 200 or answer.truncated:

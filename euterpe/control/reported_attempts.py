@@ -33,7 +33,8 @@ from euterpe.store.store import Store
 T = TypeVar("T")
 R = TypeVar("R")
 # The shortest time between two transactions with heartbeats. 1,000 workers send about 70 heartbeats per
-# second, so ten heartbeats share a transaction. Without this pause, 1.7 heartbeats shared a transaction.
+# second, so ten heartbeats share a transaction. Without this pause, 1.7 heartbeats shared a transaction on
+# average.
 _BEAT_PAUSE_S = 0.15
 # The shortest time between two transactions with ends of attempts. This pause is shorter than the pause for
 # heartbeats, because the workers wait for the answer. With 100 ends per second, three share a transaction.
@@ -110,7 +111,10 @@ class ReportedAttempts:
             group.stop()
 
     def key(self, proof: LeaseProof) -> AttemptKey:
-        """Return the attempt of a token. Raise `InvalidLeaseToken`. May read from the database."""
+        """Return the attempt of a token, or raise `InvalidLeaseToken`.
+
+        This method may read the keys from the database.
+        """
         claim = self._tokens.verify(
             proof.token, proof.principal, job_id=proof.job_id, attempt_id=proof.attempt_id
         )

@@ -130,7 +130,7 @@ class StorePlane:
 
 
 def leased(job: ClaimedJob) -> LeasedJob:
-    """Return the job as its worker sees it."""
+    """Return the job in the form that a worker uses."""
     return LeasedJob(
         job_id=job.job_id,
         attempt_id=job.attempt_id,

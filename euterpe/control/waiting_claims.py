@@ -23,7 +23,7 @@ class Waiting:
     is_new: bool = True  # True until the desk has looked for an earlier claim with the same id
     is_urgent: bool = False  # True: claim once, even if the queues seem empty, and answer with the result
     is_claiming: bool = False  # True while the desk claims for this worker
-    is_given_up: bool = False  # True to end the wait with the running claim, whatever its result
+    is_given_up: bool = False  # True: the wait ends when the running claim ends, with or without jobs
 
 
 class WaitingClaims:
@@ -31,7 +31,7 @@ class WaitingClaims:
 
     def __init__(self, *, clock: Callable[[], float], remembered_s: float) -> None:
         self._clock, self._remembered_s = clock, remembered_s
-        self._waiting: dict[Waiting, None] = {}  # in the order of arrival
+        self._waiting: dict[Waiting, None] = {}  # the waiting workers in the order of arrival
         self._copies: defaultdict[str, list[Waiting]] = defaultdict(list)  # by claim id
         self._over: dict[str, float] = {}  # the ids of claims that are over, with the time of each end
 

@@ -67,7 +67,7 @@ class KeySet:
 
 
 def _decode(key: object) -> bytes:
-    """Return the bytes of the key. If the text is not base64, return no bytes, which are not a valid key."""
+    """Return the bytes of the key. If the text is not base64, return b"", which is not a valid key."""
     try:
         return base64.b64decode(key, validate=True) if isinstance(key, str) else b""
     except ValueError:
@@ -84,8 +84,8 @@ def read(path: Path) -> KeySet:
     Raise `KeyRingError` if the file is missing, malformed or open to other users.
     """
 
-    # O_NOFOLLOW refuses a link, which could be used to replace the ring. With O_NONBLOCK, `open` does not
-    # wait for the writer of a FIFO, so that a FIFO can be refused.
+    # O_NOFOLLOW refuses a link, because a link could be used to replace the ring. With O_NONBLOCK, `open`
+    # does not wait for the writer of a FIFO, so that a FIFO can be refused.
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 

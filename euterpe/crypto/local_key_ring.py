@@ -78,7 +78,7 @@ class FileKeyRing:
     def __init__(self, path: Path) -> None:
         self._path, self._stamp = path, _stamp(path)
         self._ring = LocalKeyRing(keyfile.read(path))
-        self._last_error = ""  # so that each problem of the file is logged once
+        self._last_error = ""  # the last logged error, so that each problem of the file is logged only once
         self._reading = threading.Lock()
 
     @property
@@ -109,10 +109,11 @@ class FileKeyRing:
             return self._ring
 
     def _read(self, stamp: _Stamp | None) -> None:
-        """Reload the file. If that fails, keep the old stamp, so that the next check tries again.
+        """Reload the file.
 
-        The next check must try again, because some causes can end without a change of the stamp: a wrong mode
-        of the file, or a lack of file descriptors in this process.
+        If the file cannot be read, keep the old stamp, so that the next check tries again. Some causes of a
+        failed read can end without a change of the stamp: a wrong mode of the file, or a lack of file
+        descriptors in this process.
         """
         try:
             self._ring = LocalKeyRing(keyfile.read(self._path))

@@ -77,7 +77,7 @@ def webhook_headers(
     body: bytes,
     timestamp: int,
 ) -> dict[str, str]:
-    """Return the signed headers of one delivery in this format. Each call for `euterpe` makes a new nonce."""
+    """Return the signed headers of one delivery. In the format `euterpe`, each call makes a new nonce."""
     match webhook_format:
         case "euterpe":
             return signature_headers(secrets, event_id, body, timestamp, new_nonce())

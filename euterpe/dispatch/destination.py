@@ -10,9 +10,9 @@ from euterpe.store.queue.outbox import ClaimedEvent
 
 # If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
-# The same limit for a receiver that is not proven yet. This limit is shorter, because dead receivers occupy
-# the slots for trials. When five of fifty receivers were dead, each first delivery to another receiver waited
-# for a quarter of a second.
+# The same limit for a receiver whose health is not `PROVEN`. This limit is shorter, because dead receivers
+# occupy the slots for trials. When five of fifty receivers were dead, each first delivery to another receiver
+# waited for a quarter of a second.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
 # gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.
@@ -21,12 +21,12 @@ _FIRST_PROBE_S, _LONGEST_PROBE_S = 5.0, 300.0
 # After this many error answers in a row the receiver counts as refusing. A success resets the count, so a
 # receiver that refuses only a few of its events does not count as refusing.
 _REFUSING_AFTER = 5
-# After an outage of at least this length, waiting events are sent early. After a shorter outage they are due
-# soon anyway. Without this limit, a few events that always time out would be sent again after each success of
-# other events.
+# After an outage of at least this length, waiting events are sent early. After a shorter outage, these events
+# are due soon anyway. Without this limit, a few events that always time out would be sent again after each
+# success of other events.
 _OUTAGE_S = 300.0
-# The write of an outcome normally takes milliseconds. For safety, an outcome counts as not yet stored for
-# this time. During this time, the stored state does not replace the state in memory.
+# For this time after an outcome, the stored state does not replace the state in memory, because the outcome
+# may not be stored yet. Normally an outcome is stored within milliseconds.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -38,7 +38,7 @@ class Health(Enum):
 
 
 class Outcome(Enum):
-    """The result of a delivery, as far as it concerns the health of the destination."""
+    """The result of a delivery, which determines the health of the destination."""
 
     ANSWER = auto()
     REFUSAL = auto()  # the receiver answered with an error
@@ -63,9 +63,9 @@ class Destination:
     health: Health = Health.UNPROVEN
     pace_s: float = 0.0  # moving average of the answer times
     next_turn: float = 0.0  # the time at which the next postponed event will be due again
-    # Sends in a row that were not answered.
+    # The number of consecutive sends that were not answered.
     failures: int = 0
-    refusals: int = 0  # answers in a row that were errors
+    refusals: int = 0  # the number of consecutive answers that were errors
     retry_at: float = 0.0  # the time at which an open circuit breaker allows the next probe
     failing_since: float = 0.0  # the time at which the current run of failures and refusals began
     recorded: OriginState | None = None  # the stored state, as last read or written here
@@ -198,8 +198,9 @@ class RequesterQueue:
 
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
-        self._known: dict[str, Destination] = {}  # in the order of their last use
-        self.last_start = 0  # the number of its last send; the sends of all requesters are numbered together
+        self._known: dict[str, Destination] = {}  # destinations in the order of their last use
+        # The number of this requester's last send. The sends of all requesters share one sequence of numbers.
+        self.last_start = 0
         self.active: dict[str, Destination] = {}  # destinations with waiting events, in the order of service
 
     def destination(self, event: ClaimedEvent) -> Destination:

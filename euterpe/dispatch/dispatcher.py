@@ -77,7 +77,7 @@ class Dispatcher:
         self._result_writer = ResultWriter(store.outbox, self._lease_keeper.forget)
         self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
         self._keys = KeysPause(keys_pause_s, time.monotonic)
-        # Guards the scheduler, the pause and the next two fields.
+        # This lock guards the scheduler, the pause and the two fields below the lock.
         self._lock = threading.Lock()
         self._outbox_has_more = False  # True if the last claim was full
         self._skipped: Set[str] = frozenset()  # requesters that the last claim skipped
@@ -103,9 +103,10 @@ class Dispatcher:
         self._loop.stop()
         self._release_waiting()
         self._senders.shutdown(wait=drain)
-        self._release_waiting()  # events that were not sent because the database or the keys were unavailable
+        # Release the events that the senders put back because the database or the keys were unavailable.
+        self._release_waiting()
         self._result_writer.stop()
-        self._lease_keeper.stop()  # after the other parts, because held events need their leases
+        self._lease_keeper.stop()  # stopped after the senders and the writer, which need the leases
         self._listener.close()
 
     def __enter__(self) -> Self:
@@ -190,7 +191,7 @@ class Dispatcher:
         )
 
     def _postpone_all(self) -> None:
-        """Postpone all waiting events in one transaction, until the pause after a key outage ends."""
+        """Postpone all waiting events until the current `KeysPause` ends, in one transaction."""
         with self._lock:
             waiting, pause_s = self._scheduler.clear(), self._keys.seconds_left
         if not waiting:
@@ -211,7 +212,7 @@ class Dispatcher:
         """Wait for a wake-up, for the next poll, or for the next change.
 
         There are three changes: a send begins to count as slow, an event has waited for a long time, or the
-        pause after a key outage ends.
+        current `KeysPause` ends.
         """
         with self._lock:
             changes = (self._scheduler.next_change(), self._keys.seconds_left or None)
@@ -273,7 +274,7 @@ class Dispatcher:
             is_new = self._keys.begin()
         if is_new:
             _log.warning("key_provider_unavailable", error=str(error))
-        self._listener.wake()  # so that the claim thread postpones the events
+        self._listener.wake()  # wake the claim thread, which postpones the events
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
         """Record the end of a delivery, if any. Return the next send for this thread, if any."""

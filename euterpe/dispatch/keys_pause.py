@@ -9,9 +9,9 @@ class KeysPause:
     """The state of an outage of the key provider: pauses, with one trial send after each pause.
 
     A pause stops the sends of all requesters, because every send needs a webhook secret. The sends stop even
-    if only one of two providers is unavailable, or if the secrets of a requester are still cached. Pauses per
-    requester would need a claim for each requester in every pause. With 5,000 waiting events, these claims
-    and postponements were 160 transactions a second during the whole outage.
+    if only one of two providers is unavailable, or if the secrets of a requester are still cached. With
+    pauses per requester, each requester's events would be claimed and postponed in every pause. With 5,000
+    waiting events, these claims and postponements were 160 transactions a second during the whole outage.
 
     The callers hold a lock.
     """
@@ -34,7 +34,7 @@ class KeysPause:
     def begin(self) -> bool:
         """Record that a send got no key. Return whether this begins an outage."""
         if self._until is not None:
-            return False  # the send began before the outage or was a trial, and the pause already runs
+            return False  # the pause runs already: the send was a trial, or began before the outage
         self._start_pause()
         return True
 

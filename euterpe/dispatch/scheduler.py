@@ -67,7 +67,7 @@ class SendScheduler:
         self._max_attempts, self._most_known = max_attempts, most_known
         self._most_known_of_a_requester = most_known_of_a_requester
         self._slots = SendSlots(concurrency)
-        self._requesters: dict[str, RequesterQueue] = {}  # in the order of their last use
+        self._requesters: dict[str, RequesterQueue] = {}  # requesters in the order of their last use
         self._active: dict[str, RequesterQueue] = {}  # requesters with waiting events
         self._sends: list[Send] = []
         self._starts = 0

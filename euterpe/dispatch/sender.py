@@ -37,7 +37,7 @@ from euterpe.store.secrets.requesters import Requesters
 
 _log = structlog.get_logger(__name__)
 
-# Secrets are cached for this long, so the dispatcher may use old secrets for this long after a change.
+# Secrets are cached for this time. After a change, the dispatcher can use the old secrets for the same time.
 _FRESH_S = 3.0
 _CAPACITY = 1_000
 
@@ -87,12 +87,12 @@ class SigningSecrets:
             self._remembered.pop(requester_id, None)
             self._remembered[requester_id] = (now, secrets)
             if len(self._remembered) > self._capacity:
-                del self._remembered[next(iter(self._remembered))]  # the secrets read longest ago
+                del self._remembered[next(iter(self._remembered))]  # the secrets that were read longest ago
 
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """The limits of one delivery, and the schedule of the deliveries that may follow it."""
+    """The limits of one delivery, and the schedule of its retries."""
 
     max_attempts: int
     schedule: DeliverySchedule

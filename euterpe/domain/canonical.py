@@ -217,7 +217,7 @@ def _stored_outputs(spec: JobSpec) -> list[Json] | None:
 def _without_newer(whole: Any, given: Any) -> Any:
     """Return the settings without newer fields whose values are the defaults.
 
-    `given` is the same settings without default values.
+    `whole` has all settings. `given` has only the settings whose values differ from the defaults.
     """
     if isinstance(whole, list) and isinstance(given, list):
         return [_without_newer(*pair) for pair in zip(whole, given, strict=True)]

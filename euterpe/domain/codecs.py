@@ -159,8 +159,9 @@ _TABLE = (
         constant="-crf {quality}",
         capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
         average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
-        # With a limit on the rate, each thread adapts to the sizes that the other threads have reached. This
-        # is true of frame threads and of slice threads: 12 encodes on a busy machine made 12 different files.
+        # With a limit on the rate, each thread adapts to the sizes that the other threads have reached. Frame
+        # threads and slice threads both adapt in this way: 12 encodes on a busy machine made 12 different
+        # files.
         rated=":threads=1",
         passes=":pass={number}:stats={log}",
         quality=Range(0, 51, 23),

@@ -356,7 +356,7 @@ class ErrorCode(StrEnum):
     ENCODE_KILLED = (
         "encode_killed",
         _Kind(_WORKER, _TRANSIENT, "processing", of_ffmpeg=True, release=Release.LIMITED),
-        "the kernel or another process killed ffmpeg, although ffmpeg had kept its limits",
+        "the kernel or another process killed ffmpeg, although ffmpeg had not exceeded its limits",
         "tell the operator if the error repeats",
     )
     ENCODE_TIMEOUT = (

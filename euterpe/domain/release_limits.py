@@ -13,16 +13,17 @@ LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.
 BOUNDED_CODES = frozenset(code for code in ErrorCode if code.release.is_bounded)
 
 
-# A job with these codes, or without a reason, usually waits for its worker: for disk space, for the key
-# provider, or for a worker that was stopped.
+# A job that is released by one of these rules usually waits for disk space or for the key provider. ALWAYS
+# also applies to releases without a reason, for example by a worker that is stopped.
 _WAITING = (Release.BY_CAUSE, Release.ALWAYS)
 
 
 @dataclass(frozen=True)
 class EarlierReleases:
-    """The number of a job's earlier releases that count toward a limit, and of the workers that made them.
+    """The earlier releases of a job that count toward a limit.
 
-    `waited_ms` is the time since the first of these releases.
+    `releases` is the number of these releases. `workers` is the number of workers that made them. `waited_ms`
+    is the time since the first of them.
     """
 
     releases: int = 0
@@ -57,18 +58,19 @@ class ReleaseLimits:
     one_worker_ms: int = 86_400_000
     # This longer time applies to the codes of a rollout: an update of all workers may take a weekend.
     rollout_ms: int = 3 * 86_400_000
-    # A job with a code of `_WAITING` is charged after `least_bounded` releases over at least this time.
-    # Otherwise a worker could claim and release the job for ever.
+    # A job whose code has a rule in `_WAITING` is charged after `least_bounded` releases over at least this
+    # time. Otherwise a worker could claim and release the job for ever.
     waiting_ms: int = 7 * 86_400_000
 
     def is_charged(self, code: ErrorCode | None, earlier: EarlierReleases = NONE_YET) -> bool:
         """Return whether the attempt is charged. `code` is None for a release without a reason.
 
-        For a code of `LIMITED_CODES`, `earlier` has all releases of the job with any of these codes. When
-        only releases after the last charged attempt counted, a job with a budget of three attempts ran
-        eighteen times. For a code of `BOUNDED_CODES`, `earlier` has the releases with this code, and for any
-        other code, all releases. In these two cases, releases before the last charged attempt do not count,
-        so that a person can retry the job.
+        The contents of `earlier` depend on the code. For a code of `LIMITED_CODES`, `earlier` has all
+        releases of the job with any of these codes: when only releases after the last charged attempt
+        counted, a job with a budget of three attempts ran eighteen times. For a code of `BOUNDED_CODES`,
+        `earlier` has the releases with this code since the last charged attempt. For any other code,
+        `earlier` has all releases since the last charged attempt. Older releases do not count in these two
+        cases, so that a person can retry the job.
         """
         if code in LIMITED_CODES:
             return earlier.releases >= self.most_free

@@ -18,7 +18,7 @@ class ForeignQueue(StrEnum):
     STREAM = "stream"
 
 
-# These systems deliver a failed message again, after a pause of their own.
+# The foreign queues that deliver a failed message again, after a pause that they choose.
 _PACED = (ForeignQueue.BULLMQ, ForeignQueue.OMNIQ)
 
 

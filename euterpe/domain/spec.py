@@ -92,7 +92,8 @@ def _named(value: object) -> object:
 def _without_credentials(value: str | None, info: ValidationInfo) -> str | None:
     """Raise if a request has both credentials and a storage profile.
 
-    A stored job may have both, because the credentials of its storage profile are stored with the job.
+    A stored job may have credentials and a profile, because the credentials of the profile are stored with
+    the job.
     """
     if value is not None and info.data.get("credentials") is not None and not _reading(info).is_stored:
         raise ValueError("give either credentials or storage, and not both")
@@ -176,8 +177,8 @@ def _with_one_watermark_per_path(
 ) -> tuple[OutputSpec, ...] | None:
     """Raise for watermarks that differ only in the query.
 
-    The query may be a signature, which a refresh replaces, so a query cannot identify a picture: two outputs
-    with `logo?id=1` and `logo?id=2` got the same picture.
+    The query may be a signature, which a refresh replaces, so a query cannot identify a picture. Before this
+    check, two outputs with `logo?id=1` and `logo?id=2` got the same picture.
     """
     if outputs is None or _reading(info).is_stored:
         return outputs

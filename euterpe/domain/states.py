@@ -104,7 +104,7 @@ def check_queue_job_transition(source: str, target: str) -> None:
 
 
 def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
-    """Raise `InvalidTransition` if a failed job has no attempts left to be queued again (contract §3)."""
+    """Raise `InvalidTransition` if a failed job has no attempt left for a retry (contract §3)."""
     if attempt_count >= max_attempts:
         raise InvalidTransition(JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent")
 

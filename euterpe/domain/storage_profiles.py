@@ -32,7 +32,7 @@ StorageProfiles = Mapping[str, StorageProfile]
 
 
 def with_stored_credentials(spec: JobSpec, requester: str, profiles: StorageProfiles) -> JobSpec:
-    """Return the spec with the credentials of the storage profile that it names, if it names one.
+    """Return the spec with the credentials of its storage profile, or unchanged if it names no profile.
 
     Raise `InvalidSpec` if the requester may not use the profile. The error does not show whether such a
     profile exists.

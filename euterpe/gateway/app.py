@@ -20,7 +20,7 @@ from euterpe.gateway.middleware import GatewayMiddleware
 from euterpe.gateway.problems import GatewayRefusal, answer_outage, answer_refusal, answer_routing_error
 from euterpe.gateway.service import Authenticate, Gateway, GatewayLimits, NoKeys
 
-_CONNECTIONS = 2  # to Redis, besides the connection of the event hub
+_CONNECTIONS = 2  # to Redis; the event hub has a further connection
 
 
 def create_app(

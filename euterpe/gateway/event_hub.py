@@ -22,7 +22,7 @@ from euterpe.gateway.problems import GatewayRefusal
 
 _log = structlog.get_logger(__name__)
 
-# The longest XREAD. The time limit of its connection must be longer.
+# The longest time that an XREAD blocks. The time limit of the reader's connection must be longer.
 BLOCK_S = 5.0
 _PAGE = 100  # events of one job in one read
 _MOST_WAITING = 2_000  # events that were not sent to a client yet
@@ -64,7 +64,7 @@ class Subscription:
         self._changed = asyncio.Event()
 
     async def next(self, timeout_s: float) -> Sequence[StreamEvent]:
-        """Return the next events. Return none if none arrive in `timeout_s`, or if the subscription ends."""
+        """Return the next events, or nothing if no event arrives in `timeout_s` or the subscription ends."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()

@@ -90,10 +90,10 @@ class Egress:
             derived.close()
 
     def with_allowed(self, pairs: Iterable[str]) -> "Egress":
-        """Return another egress that may also reach these `host:port` pairs. Closing this egress closes both.
+        """Return another egress that may also reach these `host:port` pairs.
 
-        The other egress has its own idle connections, because this egress must not use a connection that only
-        the wider policy of the other egress allows.
+        Closing this egress also closes the other egress. The other egress has its own idle connections,
+        because this egress must not use a connection that only the wider policy of the other egress allows.
         """
         derived = Egress(
             self._policy.with_allowed(pairs),
@@ -211,7 +211,7 @@ class Egress:
             target.url,
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in lines.items()],
             content=content,
-            extensions={"timeout": {"read": limits, "write": limits}},  # httpcore passes `limits` on
+            extensions={"timeout": {"read": limits, "write": limits}},  # httpcore passes them to the stream
         )
         connection = self._idle.take(target.origin) or self._connect(target, limits)
         with _translate_errors(limits):
@@ -269,7 +269,7 @@ def _sized(chunks: Iterable[bytes], size: int, limits: RequestLimits) -> Iterato
         yield chunk
     if sent != size:
         raise ValueError(f"a body of {size} bytes was announced, and {sent} came")
-    limits.turn()  # from here on, the wait is for the response
+    limits.turn()  # from now on, this process waits for the response
 
 
 def _headers(response: httpcore.Response) -> dict[str, str]:

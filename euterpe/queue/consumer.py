@@ -73,7 +73,7 @@ class _Lease(TypedDict):
 
 
 class _Run:
-    """A call of the handler in its own thread. The consumer sends heartbeats, and need not wait for it."""
+    """A call of the handler in its own thread. The consumer can stop without waiting for this call."""
 
     def __init__(self, handler: Callable[[JobContext], object], context: JobContext) -> None:
         self._handler, self.context = handler, context

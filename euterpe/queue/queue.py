@@ -145,8 +145,8 @@ class Queue:
     def heartbeat(self, *, queue: str, job_id: str, lease_token: str, now_ms_override: int = 0) -> int:
         """Extend the lease by one timeout of the job, counted from now. Return its new end in milliseconds.
 
-        Raise NotActive if nobody owns the job, and TokenMismatch if another claim owns it. Both acks do this,
-        too.
+        Raise NotActive if nobody owns the job, and TokenMismatch if another claim owns it. `ack_success` and
+        `ack_fail` raise the same errors.
         """
         with self._clock.at(_checked(now_ms_override)):
             return self._reports.heartbeat(QueueLease(_name(queue), job_id, lease_token))
@@ -177,7 +177,7 @@ class Queue:
             return self._maintenance.promote(_name(queue), max_promote)
 
     def reap_expired(self, *, queue: str, max_reap: int = 1000, now_ms_override: int = 0) -> int:
-        """Take jobs from owners whose lease has expired; return their number. The lost attempts count."""
+        """Take jobs from owners whose lease has expired; return their number. Lost attempts are charged."""
         with self._clock.at(_checked(now_ms_override)):
             return self._maintenance.reap(_name(queue), max_reap)
 

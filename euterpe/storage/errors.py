@@ -46,7 +46,7 @@ class StorageError(EuterpeError):
     ) -> None:
         super().__init__(message)
         self.code, self.side, self._retry_override = code, side, retry_override
-        self.status, self.reason = status, reason  # from the store's response, if any
+        self.status, self.reason = status, reason  # the values in the store's response, if it responded
         self.retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
 
     @property
@@ -62,10 +62,10 @@ class StorageError(EuterpeError):
 
 
 class MissingStorage(StorageError):
-    """This process may not use a folder or an endpoint that a job needs, or the folder does not exist here.
+    """The settings do not allow a folder or an endpoint that a job needs, or the folder does not exist here.
 
-    The API has accepted the folder and the endpoint, so a worker with other settings may be able to run the
-    job. `released_as` is the code of the job while it waits for such a worker. `code` is its code if no
+    The API has accepted the folder and the endpoint, so a worker with other settings can perhaps run the job.
+    `released_as` is the code of the job while it waits for such a worker. `code` is the code of the job if no
     worker can run it.
     """
 

@@ -15,12 +15,15 @@ _GRAIN_S = 1.0
 
 @dataclass(frozen=True)
 class ObjectState:
-    """An object's state as its store reports it. If `identity` is None, the object may or may not exist."""
+    """An object's state as its store reports it.
+
+    If `identity` is None, it is unknown whether the object exists.
+    """
 
     identity: str | None  # generation, ETag, or a file's inode, time and size; it changes with the content
     size: int | None = None
     job_id: str | None = None  # the Euterpe job that published the object, if any
-    age_s: float | None = None  # by the store's own clock
+    age_s: float | None = None  # the age of the object by the store's own clock
     sha256: str | None = None  # recorded by Euterpe, if Euterpe published the object
 
 
@@ -66,8 +69,8 @@ class Owner:
 
         An older object is replaced, so that a job may run again with the same output prefix. Two jobs that
         make the same bytes do not conflict either, because both report their output correctly. For a job that
-        is not in this database, compare the age of the object, by the store's clock, with the age of the
-        attempt, by our clock. Ages are compared because clock skew has no effect on them.
+        is not in this database, compare two ages: the age of the object by the store's clock, and the age of
+        the attempt by our clock. Ages are compared because clock skew has no effect on them.
         """
         if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return

@@ -8,11 +8,12 @@ are large.
 
 from dataclasses import dataclass
 
-# The minimum length of a range. The front request reads fewer bytes in less time than another request takes.
+# The minimum length of a range. The front request reads a shorter range in less time than another request
+# takes.
 _LEAST_BYTES = 256 * 1024
-# A new range is one connection's share of the missing bytes. If this share is below this length, the range is
-# half of the missing bytes, but at most this long. Otherwise a slow front request would have too much to read
-# at the end.
+# A new range is one connection's share of the missing bytes. If the share is smaller than this length, the
+# range is half of the missing bytes, but at most this length. Otherwise a slow front request would have too
+# much to read at the end.
 _SMALL_BYTES = 1024 * 1024
 # The assumed size of a source whose size is not announced.
 _ENDLESS = 1 << 62
@@ -25,7 +26,7 @@ class ByteRange:
     start: int
     end: int
     done: int = 0
-    is_held: bool = True  # whether a thread fetches the range
+    is_held: bool = True  # True while a thread fetches the range
 
     @property
     def next(self) -> int:

@@ -25,7 +25,7 @@ class _Fetch:
     on_chunk: OnChunk
 
     def count(self, of_front: int = 0) -> None:
-        """Report all new bytes of the file. `of_front` is how many of them the front request fetched."""
+        """Report all new bytes of the file. The front request has fetched `of_front` of these bytes."""
         self.on_chunk(self.ranges.collect(of_front))
 
 
@@ -138,7 +138,7 @@ class SourceObject:
         try:
             found = self._reader.stat()
         except StorageError:
-            return  # the URL may have expired since the last range
+            return  # the check is not possible, for example because the URL has expired
         self._check_unchanged(expect, found)
 
     def _check_unchanged(self, expect: ObjectInfo, found: ObjectInfo) -> None:

@@ -105,7 +105,8 @@ class SentFile(Protocol):
     def abort(self, newest: "UploadDestination | None" = None) -> None:
         """Remove the bytes from the store. Do nothing if the file is published.
 
-        `newest` is the same destination with credentials that may be newer. If it is given, use them.
+        `newest` is the same destination with credentials that may be newer. If `newest` is given, use its
+        credentials.
         """
         ...
 
@@ -135,9 +136,9 @@ class UploadDestination(Protocol):
         """Send `file` and make it visible as `name`, completely or not at all.
 
         If `sent` has exactly the bytes of `file`, they are published and not sent again. `before_publish` is
-        called immediately before the step that makes the object visible, which is the last request, or the
-        last chunk of a request to a signed URL. If it raises, `name` stays unchanged. A retry calls both
-        callbacks again, but `on_chunk` counts no byte twice.
+        called immediately before the step that makes the object visible. This step is the last request, or
+        the last chunk of a request to a signed URL. If `before_publish` raises, `name` stays unchanged. A
+        retry calls `before_publish` and `on_chunk` again, but `on_chunk` counts no byte twice.
         """
         ...
 
@@ -157,7 +158,7 @@ class Outgoing:
 
     @cached_property
     def sha256(self) -> str:
-        """Return the hash of the file. It is metadata of the object, so it is needed before the upload."""
+        """Return the hash of the file, which is metadata of the object and so is needed before the upload."""
         digest = sha256()
         with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):

@@ -66,10 +66,10 @@ class Store:
     ) -> None:
         """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
-        A write waits at most `write_wait_s` for other writes. No expired lease is revoked for
-        `sweep_grace_ms` from now, nor for `outage_grace_ms` after an outage of the database, which `outage`
-        recognises. During this time each running worker can revive its leases. `shares` builds the object
-        that ranks jobs for claims. A benchmark passes a different function, to compare the fair order with
+        A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, and for
+        `outage_grace_ms` after an outage of the database, no expired lease is revoked. During this time each
+        running worker can revive its leases. `outage` recognises the outages. `shares` builds the object that
+        ranks jobs for claims. A benchmark passes a different function, to compare the fair order with
         another order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s, outage=outage)
@@ -142,10 +142,10 @@ class Store:
     ) -> NewJob:
         """Return the job as it will be stored: with sealed secrets, and all other values in plain text.
 
-        A bridge to a foreign queue (a new package beside `euterpe/api/`) calls this with the `source_ref` of
-        a message, so that the message is enqueued only once.
+        A bridge to a foreign queue passes the `source_ref` of a foreign job, so that the foreign job is
+        enqueued only once.
 
-        If `may_have_secrets(spec)` is true, this may call the key provider and block. Raise
+        If `may_have_secrets(spec)` is true, this method can call the key provider and block. Raise
         `KeyProviderUnavailable` during an outage of the key provider.
         """
         key = None

@@ -104,7 +104,7 @@ def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
 
 
 def arrivals(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Ints:
-    """Return the block's arrival times in ascending order, all before those of the next block."""
+    """Return the block's arrival times in ascending order, all before the arrivals of the next block."""
     jobs, late = plan.jobs_of(index), min(_RUSH, plan.jobs // 20)
     place = np.sort(rng.uniform(jobs.start, jobs.stop, len(jobs)))
     usual = np.interp(place / (plan.jobs - late), *_curve(plan))

@@ -69,7 +69,7 @@ def job_error(code: str, phase: str) -> JobError:
 
 @dataclass(frozen=True)
 class WorkerOutages:
-    """Periods of time, each with a profile. Attempts with this profile fail if they begin in the period."""
+    """Periods of time, each with a profile. Attempts with this profile that begin in the period fail."""
 
     spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
     fate: int

@@ -36,7 +36,7 @@ class RunningGateway:
 
 
 class ApiKeys:
-    """Authentication by the API keys of requesters, as the HTTP API does it."""
+    """Authentication by the API keys of requesters, in the same way as in the HTTP API."""
 
     def __init__(self, store: Store) -> None:
         self._pool = StoreThreadPool()

@@ -14,8 +14,8 @@ from euterpe.worker.remote.server_settings import ServerSettings, ServerSettings
 from euterpe.worker.worker import REMOTE_TIMINGS, Worker
 
 _log = structlog.get_logger(__name__)
-# The connections besides those for attempts (two attempts per slot): for the claim, its release, the
-# heartbeat, and a heartbeat with early progress.
+# Each slot needs two connections, one for each of two attempts. Four more connections are for the claim, its
+# release, the heartbeat, and a heartbeat with early progress.
 _MORE_CONNECTIONS = 4
 
 

@@ -35,12 +35,12 @@ Clock = Callable[[], float]
 
 
 class AttemptResult(Enum):
-    """The result of an attempt, which its worker reads."""
+    """The result of an attempt, for the worker that ran the attempt."""
 
     SUCCEEDED = auto()
     FAILED = auto()  # charged to the job
-    RELEASED = auto()  # released without a charge, and the worker is not suspect
-    WORKER_FAULT = auto()  # released without a charge, and the worker must check itself
+    RELEASED = auto()  # released without a charge, and the worker needs no self-check
+    WORKER_FAULT = auto()  # released without a charge, and the worker must run its self-check
     LEASE_LOST = auto()
 
 
@@ -51,7 +51,7 @@ class Interruption(EuterpeError):
 
 
 class LeaseLost(Interruption):
-    """Raised when the job has another owner or is finished. The attempt may write nothing more."""
+    """Raised when the job has another owner or is finished. The attempt must not write anything more."""
 
     code = "lease_lost"
 
@@ -104,7 +104,7 @@ class AttemptControl:
             raise AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} seconds")
 
     def leave_slot(self) -> None:
-        """Give the slot to another attempt, because this attempt has only to upload its outputs."""
+        """Give the slot to another attempt, because this attempt only has to upload its outputs."""
         self._on_uploading(self)
 
     def wait(self, seconds: float) -> None:

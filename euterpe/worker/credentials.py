@@ -41,7 +41,7 @@ DEFAULT_TIMINGS = RefreshTimings()
 class CredentialAccess:
     """A job's spec with its secrets, in the newest version from the control plane. Thread-safe.
 
-    When storage refuses the credentials of several threads at once, one thread gets new credentials for all.
+    When storage refuses the credentials of several threads, one thread loads new credentials for all of them.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CredentialAccess:
         # The keys of encrypted HLS outputs, by the name of the output. A refresh never changes them.
         self.hls_keys = secrets.hls_keys
         self.spec, self._version = self._with(secrets), secrets.credential_version
-        self._refreshed_early = 0  # the version that was about to expire at the last early refresh
+        self._refreshed_early = 0  # the version for which the last early refresh was made
         self._lock = threading.RLock()
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
@@ -77,7 +77,7 @@ class CredentialAccess:
             try:
                 return work(spec, credentials_for(spec.credentials, side))
             except StorageError as refused:
-                self._control.check()  # the request may have been cut off by the attempt's timeout
+                self._control.check()  # the cause of the error may be the attempt's timeout
                 if refused.retry_class is not RetryClass.CREDENTIALS:
                     raise
                 with self._lock:
@@ -87,7 +87,7 @@ class CredentialAccess:
                         raise refused.with_class(RetryClass.PERMANENT) from None
 
     def now(self, side: Side) -> tuple[JobSpec, StorageCredentials | None]:
-        """Return the spec and the credentials of `side`, without a refresh. Storage may refuse them."""
+        """Return the spec and the credentials of `side`, without a refresh even if they have expired."""
         with self._lock:
             return self.spec, credentials_for(self.spec.credentials, side)
 
@@ -110,8 +110,8 @@ class CredentialAccess:
     def _refresh_early(self) -> None:
         """Refresh credentials that expire soon. Skip this while the key provider is unavailable.
 
-        The old credentials are still valid. If they expire during the work, storage refuses them, and the
-        refresh that follows waits for the keys.
+        The old credentials are still valid. If the old credentials expire during the work, storage refuses
+        them. The refresh after this refusal waits for the key provider.
         """
         try:
             self._refresh("expiring")
@@ -119,11 +119,11 @@ class CredentialAccess:
             _log.warning("early_refresh_skipped", job_id=self._job.job_id, error=str(error))
 
     def _refresh(self, reason: RefreshReason) -> bool:
-        """Load newer credentials. If there are none, let the control plane request them from the requester.
+        """Load newer credentials. If none are stored, let the control plane request them from the requester.
 
         Return whether newer credentials were loaded. After a refusal by storage, repeat the request until the
-        refresh budget is spent. If the credentials only expire soon, make one request: they are still valid,
-        and the rest of the budget is left for a later refusal by storage.
+        refresh budget is spent. For credentials that expire soon, make only one request. The rest of the
+        budget is for refusals by storage.
         """
         pause = self._timings.first_pause_s
         # A wait for the keys would use up the time that expiring credentials have left.

@@ -41,8 +41,8 @@ _log = structlog.get_logger(__name__)
 _PIPE_BYTES = 1 << 20
 _COPY_BYTES = 1 << 20
 _TICK_S = 0.1
-# The limits for probing the beginning. If a probe fails, the next probe waits for four times as many bytes:
-# the index of an MP4 file of two hours has 5 MB.
+# The limits for probing the beginning of the source. If a probe fails, the next probe waits for four times as
+# many bytes, because the index of an MP4 file of two hours has 5 MB.
 _FIRST_BYTES, _MOST_BYTES, _GROWTH = 512 << 10, 32 << 20, 4
 
 
@@ -50,7 +50,7 @@ _FIRST_BYTES, _MOST_BYTES, _GROWTH = 512 << 10, 32 << 20, 4
 class HeadStartTimings:
     """The conditions for an early encode, in seconds."""
 
-    settle_s: float = 0.25  # how long to measure the speed of the fetch
+    settle_s: float = 0.25  # the time for measuring the speed of the fetch
     least_gain_s: float = 0.5  # do not begin early if the fetch will end sooner than this
 
 
@@ -58,7 +58,7 @@ DEFAULT_TIMINGS = HeadStartTimings()
 
 
 class RunFirst(Protocol):
-    """A function that runs the only command of a plan, which reads its source from a stream."""
+    """A function that runs the only command of a plan. The command reads its source from a stream."""
 
     def __call__(
         self, first: Plan, stream: SourceStream, on_progress: Callable[[EncodeProgress], None]
@@ -77,7 +77,7 @@ class SourcePipe:
         self._size: int | None = None
         self._stopping = threading.Event()
         self.is_starved = False
-        self.has_failed = False  # True if the source could not be read, so that a part is missing in the pipe
+        self.has_failed = False  # True if a read of the source failed, so that the pipe lacks a part
 
     def finish(self, size_bytes: int) -> None:
         """End the pipe after this many bytes. Call this method when the source is complete."""
@@ -262,7 +262,7 @@ class HeadStart:
             try:
                 found = self._beginning(front, file.expect.size or 0)
                 planned = plan(self._outputs(), found.info, threads=self._threads)
-            except MediaError:  # the probe may need more of the source
+            except MediaError:  # continue, because the probe may need more bytes of the source
                 continue
             if not found.is_in_order or not can_stream(planned):
                 return None

@@ -63,7 +63,7 @@ def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
 def full_disk_in(error: Exception) -> WorkerFault | None:
     """Return the fault `disk_full` if a write to the worker's own disk failed because the disk is full."""
     if isinstance(error, StorageError) and error.side == "output":
-        return None  # the disk of a `file://` output is not the worker's
+        return None  # a `file://` output is not on the worker's own disk
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
         return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk is full, but not because of this job")
     return None

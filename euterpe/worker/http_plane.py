@@ -35,7 +35,7 @@ from euterpe.worker.remote.server_errors import AttemptOver, ServerUnavailable
 
 _log = structlog.get_logger(__name__)
 R = TypeVar("R")
-# A proof of the claim is given up for now after this many heartbeats whose answers came too late.
+# `prove` raises an error after this many heartbeats whose answers came too late.
 _PROOFS = 2
 
 
@@ -61,7 +61,7 @@ class HttpPlane:
         self._private_key = new_private_key()
         self._public_key = public_key_text(self._private_key)
         self._beats = BeatSender(connection, worker_id, clock=clock)
-        self.heartbeat_interval_s: float | None = None  # from the server's answer to the last claim
+        self.heartbeat_interval_s: float | None = None  # the value in the server's answer to the last claim
 
     # -- claims
 
@@ -103,7 +103,7 @@ class HttpPlane:
         """Return whether the claim certainly holds now, so that a file may be published.
 
         For a file to which no published file refers yet, the last heartbeat is enough. An HLS ladder has
-        thousands of such files, its segments. If `refers` is true, the file refers to other files, and a new
+        thousands of such files: the segments. If `refers` is true, the file refers to other files, and a new
         heartbeat is sent first.
         """
         held = _held(job)
@@ -133,7 +133,7 @@ class HttpPlane:
     def advance(
         self, job: LeasedJob, source: JobStatus, target: JobStatus, values: Mapping[str, Any]
     ) -> bool:
-        del source  # the server knows the status, and accepts a repeated step
+        del source  # not needed: the server reads the status itself, and accepts a repeated step
         return self._write(job, worker_calls.advance(self._worker_id, _lease(job), target, values))
 
     def succeed(

@@ -25,7 +25,7 @@ _LARGEST_SHARE = 0.25
 
 
 class Disk(Protocol):
-    """The disk of a work directory, whose `path` may change until the worker has started."""
+    """The disk of a work directory. `path` may change until the worker has started."""
 
     path: Path
 
@@ -85,7 +85,7 @@ class KeptSources:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._disk, self._keep_s, self._largest_share, self._now = disk, keep_s, largest_share, now
-        self._kept: dict[str, _Kept] = {}  # by job, the oldest first
+        self._kept: dict[str, _Kept] = {}  # the kept sources by job id, the oldest source first
         self._lock = threading.Lock()
 
     def __contains__(self, job_id: str) -> bool:

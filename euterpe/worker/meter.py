@@ -1,4 +1,7 @@
-"""Resource usage and phase timings of an attempt. The slot's thread writes them, the heartbeat reads them."""
+"""The figures of an attempt: resource usage and phase timings.
+
+The thread of the slot writes the figures, and the heartbeat reads the figures.
+"""
 
 import threading
 import time
@@ -38,7 +41,7 @@ class UsageMeter:
         """Measure the duration of a phase. Until the phase ends, the document contains its duration so far.
 
         If a phase runs several times, its durations are added. Two different phases may run at the same time,
-        but the same phase may not run twice at once.
+        but two runs of the same phase must not overlap.
         """
         with self._lock:
             self._running[name] = self._now()

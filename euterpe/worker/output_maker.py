@@ -61,7 +61,7 @@ class OutputMaker:
     """Run the encodes of one attempt, and measure their processor time.
 
     `on_progress` receives the progress of all commands together, and `on_disk` the bytes that the files
-    occupy. Both may raise to stop the encode.
+    occupy. Both callbacks may raise to stop the encode.
     """
 
     def __init__(

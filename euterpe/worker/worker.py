@@ -36,14 +36,15 @@ class WorkerTimings:
 
 
 DEFAULT_TIMINGS = WorkerTimings()
-# The server answers a long poll when there is a job. Proxies often end requests without an answer after 30 s.
+# The server answers a long poll when there is a job. Without a job, the long poll ends before 30 s, because
+# proxies often end a request that gets no answer for 30 s.
 REMOTE_TIMINGS = WorkerTimings(claim_wait_s=25.0)
 
 
 class Worker:
     """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains.
 
-    An attempt leaves its slot when it has only to upload its outputs, so that the slot encodes the next job
+    An attempt leaves its slot when it only has to upload its outputs, so that the slot encodes the next job
     meanwhile. `pool` has two threads for each slot. The worker closes the pool and its control plane when it
     stops. `clock` measures the time of the attempts.
     """
@@ -160,7 +161,7 @@ class Worker:
                 self._begin(job)
             except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(EuterpeError):  # release the other jobs, too; this job's lease will expire
+                    with suppress(EuterpeError):  # if a release fails, the lease of that job will expire
                         self._tools.plane.release(left, reason=None, timings={})
                 raise
 
@@ -206,7 +207,8 @@ class Worker:
 def _timeout_s(job: LeasedJob) -> float:
     """Return the timeout of an attempt.
 
-    A newer release may write the timeout in another way. The attempt then releases the job at once.
+    A newer release may store the timeout in another form. Then return the usual timeout, because the attempt
+    will release such a job at once.
     """
     given = job.spec.get("timeout_seconds")
     return float(given) if isinstance(given, int | float) else _USUAL_TIMEOUT_S

@@ -57,7 +57,10 @@ def test_a_difference_in_every_block_is_found() -> None:
 
 
 def test_one_outage_in_one_block_is_no_evidence() -> None:
-    """23 of 600 attempts failed against 3 of 600. A test of attempts instead of blocks gives p < 0.0001."""
+    """3 of 600 attempts failed on one side, and 23 of 600 on the other side.
+
+    A test of attempts instead of blocks gives p < 0.0001.
+    """
     p_value = equal_ratios(blocks(1, 0, 0, 1, 0, 0, 1, 0, 0, 0), blocks(0, 1, 0, 20, 0, 1, 0, 0, 1, 0))
     assert p_value is not None
     assert p_value > 0.1

@@ -1,4 +1,4 @@
-"""Authentication by API key: the cache of valid keys, and the rate limit on wrong ones."""
+"""Authentication by API key: the cache of valid keys, and the rate limit on wrong keys."""
 
 import asyncio
 import threading

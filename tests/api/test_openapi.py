@@ -30,8 +30,8 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 # No keys are generated. A wrong key in one of the two headers would not make a request invalid, because the
 # target's valid key is in the other header.
 SCHEMA.config.generation.update(with_security_parameters=False)
-# A worker with another protocol version gets 426 before its other fields are validated, because they may have
-# other types.
+# A worker with another protocol version gets 426 before its other fields are validated, because these fields
+# can have other types in that version.
 SCHEMA.config.checks.negative_data_rejection.expected_statuses = [
     *("400", "401", "403", "404", "405", "406", "409", "415", "422", "426", "428", "429", "5xx")
 ]
@@ -42,7 +42,7 @@ OPERATIONS = {
 }
 VALID, INVALID = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 # Operations without parameters have no invalid requests. Path parameters do not count, because any text in a
-# path may be a job id.
+# path can be a job id.
 CASES = [(name, VALID) for name in OPERATIONS] + [
     (name, INVALID)
     for name, operation in OPERATIONS.items()

@@ -40,7 +40,7 @@ MAPPING = JobMapping(
 
 @dataclass
 class Setup:
-    """The parts and options of a bridge. A test sets those that it examines."""
+    """The parts and options of a bridge. A test sets the parts and options that it examines."""
 
     store: Store
     queue: MemoryQueue = field(default_factory=MemoryQueue)

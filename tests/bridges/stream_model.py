@@ -1,4 +1,7 @@
-"""A model of the Redis Streams contract: the changes that each script makes to a job of several consumers."""
+"""A model of the Redis Streams contract: the change that each script makes to a job.
+
+Several consumers compete for the job.
+"""
 
 from dataclasses import dataclass, field
 

@@ -120,7 +120,7 @@ def test_a_permanent_failure_is_final(setup: Setup) -> None:
 def test_a_failure_that_was_never_reported_is_reported_and_not_repeated(setup: Setup) -> None:
     """The bridge is killed before it reports the failure, so the next bridge must report it first.
 
-    Only after the report, the foreign queue grants the second attempt.
+    The foreign queue grants the second attempt only after this report.
     """
 
     async def test() -> None:
@@ -167,7 +167,7 @@ def test_two_bridges_that_attach_at_once_make_one_row(setup: Setup) -> None:
         async with running(setup) as _, running(setup, MemoryAdapter(setup.queue, name="b")):
             for _ in range(20):
                 await setup.queue.until(lambda: job.state == "active")
-                await setup.queue.steal(job)  # both bridges may now attach the job
+                await setup.queue.steal(job)  # now each of the two bridges can attach the job
             await in_thread(lambda: succeed(setup.store, claim(setup.store)))
             await setup.queue.until(lambda: job.state == "completed")
         assert (len(setup.rows()), job.reports) == (1, 1)

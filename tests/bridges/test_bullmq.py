@@ -125,7 +125,8 @@ def test_a_job_fails_when_its_attempts_are_used_up(scene: Scene) -> None:
     (failed,) = producer.wait_for("failed", job_id)
     assert failed["failedReason"] == "source_unreachable: it broke"
     producer.wait_for("retries-exhausted", job_id)
-    # A retry that the producer requests still works, because the row has attempts left.
+    # A retry that the producer requests still works, because the row allows more attempts than the foreign
+    # job does.
     producer.call("retry", id=job_id)
     succeed(scene.store, claim(scene.store))
     producer.wait_for("completed", job_id)

@@ -16,7 +16,7 @@ from tests.redis_server import running_redis
 
 KILLS = 5
 DATA = {"source": "https://media.example/a.mov"}
-_LONGEST_S = 0.05  # the longest delay between the beginning of a window and the kill
+_LONGEST_S = 0.05  # the longest time from the beginning of a critical moment to the kill
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""The scripts of consumers and the producer in random orders on a real Redis, compared with a model."""
+"""Run the scripts of the consumers and of the producer on a real Redis, in random orders.
+
+Compare the results with a model.
+"""
 
 import asyncio
 from collections.abc import Awaitable
@@ -140,7 +143,8 @@ class StreamContract(RuleBasedStateMachine):
         assert len([event for event in events if event in TERMINAL]) == (self.job.status in TERMINAL)
         pending = self.call(self.redis.xpending_range(QUEUE.stream, QUEUE.group, "-", "+", 10))
         assert [row["consumer"] for row in pending] == [self.job.holder] * (self.job.holder is not None)
-        # A message is acknowledged only if its job has ended, its hash is missing, or it was trimmed.
+        # A message is acknowledged only if the job has ended, the hash of the job is missing, or the message
+        # was trimmed.
         if self.job.is_acknowledged:
             assert self.job.status in (*TERMINAL, None) or self.job.is_trimmed
         if self.job.status is not None:

@@ -1,4 +1,4 @@
-"""`euterpe plan` shows what a job would make of a file, and `submit --dry-run` asks the service."""
+"""`euterpe plan` shows the plan of a job for a file, and `submit --dry-run` requests it from the service."""
 
 import json
 from pathlib import Path

@@ -209,7 +209,7 @@ def test_a_full_claim_does_not_show_that_the_queue_is_empty(store: Store, claims
 
 @pytest.mark.parametrize("loses_answers", [False, True])
 def test_an_error_of_a_claim_loses_nobody(store: Store, claims: Claims, *, loses_answers: bool) -> None:
-    """By the claim ids, the desk finds the jobs of a claim whose answer was lost."""
+    """The desk uses the claim ids to find the jobs of a claim whose answer was lost."""
     claims.errors, claims.loses_answers = [Unavailable("away"), RuntimeError("a bug")], loses_answers
     desk = desk_of(store, claims, OFTEN)
     waiting = [desk.enter(request(f"w{number}", claim_id=f"c{number}")) for number in range(3)]
@@ -328,7 +328,7 @@ def test_a_release_finds_the_worker_for_which_the_desk_claims(desk: ClaimDesk, c
 
 
 def test_a_late_copy_of_an_empty_claim_gets_no_job(store: Store, desk: ClaimDesk) -> None:
-    """The worker already has an answer and uses a new claim id, so nobody would run a job of the copy."""
+    """The worker already uses a new claim id, so no worker would run a job that the late copy gets."""
     assert ids(desk.enter(request(claim_id="c1"), waits=False)) == []
     (job_id,) = enqueue(store)
     assert ids(desk.enter(request(claim_id="c1"))) == []
@@ -381,7 +381,7 @@ def test_a_claim_that_was_given_up_may_be_repeated(store: Store, desk: ClaimDesk
 
 
 def test_a_release_waits_for_a_claim_that_was_given_up(store: Store, desk: ClaimDesk, claims: Claims) -> None:
-    """Otherwise, the release would find no jobs, and the claim would take them afterwards."""
+    """A release that does not wait would find no jobs, because the claim takes its jobs later."""
     (job_id,) = enqueue(store)
     claims.may_go_on.clear()
     waiting = desk.enter(request(claim_id="c1"))
@@ -448,7 +448,10 @@ def test_a_claim_that_is_over_is_forgotten_after_a_while(store: Store, claims: C
 
 
 def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) -> None:
-    """Each queue is a query in the transaction of the claim, in which no other write can run on SQLite."""
+    """A claim makes one query for each queue.
+
+    On SQLite, no other write can run during the transaction of the claim.
+    """
     desk = desk_of(store, claims, SELDOM, most_queues=64)
     waiting = [
         desk.enter(request(f"w{n}", queues=tuple(f"q{n}-{m}" for m in range(16))), waits=False)
@@ -465,8 +468,8 @@ def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) ->
 def test_workers_that_do_not_wait_all_get_a_claim(store: Store, claims: Claims) -> None:
     """The first claim is for fewer than 20 workers.
 
-    For the other workers, the same transaction only looks up jobs of earlier claims with their ids. This
-    lookup must not count as their answer.
+    For the other workers, the same transaction only looks up earlier claims with the same claim ids. This
+    lookup must not count as an answer to these workers.
     """
     job_ids = enqueue(store, 20)
     desk = desk_of(store, claims, SELDOM)

@@ -66,7 +66,7 @@ def test_the_same_claim_has_the_same_token_in_every_process() -> None:
 
 
 def test_a_token_never_changes() -> None:
-    """Two releases of the API may run side by side, so a token of one must be valid in the other."""
+    """Two releases of the API can run at the same time, and each must accept the tokens of the other."""
     assert tokens_of(OLD).mint(CLAIM, "w") == (
         "elt1.k1.AZmnxFsecACAAAAAAAAAAQGZp8RbHnAAgAAAAAAAAKEAAAAAAAAABw.qEJ4sMt7RKCA2o53quK0Ow"
     )

@@ -83,7 +83,7 @@ class Receiver:
 
 
 class BlackHole(Receiver):
-    """A receiver that answers no request until `open` is set. `close` sets it."""
+    """A receiver that answers no request until `open` is set. The method `close` also sets `open`."""
 
     def __init__(self) -> None:
         self.open = threading.Event()

@@ -25,7 +25,7 @@ DELIVERED = {OutboxStatus.DELIVERED}
 
 @pytest.fixture
 def database(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
-    """Yield a separate server for each test, because its outage would affect other tests."""
+    """Yield a separate server for each test, because an outage would affect other tests."""
     started = outages.start(engine, tmp_path_factory.mktemp(f"fragile-{engine}"))
     yield started
     started.stop()

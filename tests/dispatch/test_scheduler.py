@@ -73,7 +73,7 @@ def test_no_requester_holds_more_slots_for_trials_than_it_leaves_free() -> None:
         under_way += len(scheduler.start_all())
         scheduler.clock.now += SLOW_AFTER_S
     # Eight of the ten slots are for receivers that have not answered yet. A requester gets at most four of
-    # them.
+    # these slots.
     assert max_concurrent_sends(2) == 10
     assert under_way == 4
     scheduler.hand_back()

@@ -1,4 +1,4 @@
-"""The waits of a healthy requester's events beside hostile receivers, in simulated time."""
+"""Simulate how long the events of a healthy requester wait while other requesters have hostile receivers."""
 
 import heapq
 from collections.abc import Callable

@@ -103,7 +103,8 @@ def test_a_subscriber_that_joins_during_a_read_misses_no_earlier_event(redis_ser
                 redis.xadd(events_key("job"), {"type": "running"})  # this event ends the blocking read
                 with hub.subscribe("job", "") as late:
                     assert [event.fields["type"] for event in await early.next(30)] == ["running"]
-                    # The answer of that read has no `queued`, so this subscriber must not get the answer.
+                    # The answer of the blocking read has no event `queued`, so the hub must not give this
+                    # answer to `late`.
                     assert [event.fields["type"] for event in await late.next(30)] == ["queued", "running"]
 
     with ExitStack() as opened:

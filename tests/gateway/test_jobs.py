@@ -119,7 +119,7 @@ def test_twenty_requests_with_one_key_make_one_job(gateway: GatewayClient) -> No
 def test_a_full_queue_is_refused_until_a_job_ends(redis_server: RedisServer) -> None:
     async def run(gateway: GatewayClient) -> None:
         async with adapter(redis_server) as taker:
-            job = await take_one(taker)  # a pending job counts like a waiting one
+            job = await take_one(taker)  # a pending job counts like a waiting job
             answer = await asyncio.to_thread(gateway.post)
             found = detail(answer, 429, "backpressure")
             assert found == {"backlog": 3, "pending": 1, "lag": 2, "max": 3}

@@ -18,7 +18,7 @@ def with_outside_data(film: bytes, target: Path) -> bytes:
         kind, body = film[position + 4 : position + 8], film[position + 8 : position + size]
         if kind in _PARENTS:
             body = with_outside_data(body, target)
-        elif kind == b"dref":  # one entry with a URL; its flags do not say "this file"
+        elif kind == b"dref":  # one entry with a URL; the flag "self-contained" is not set
             body = bytes(4) + (1).to_bytes(4, "big") + _box(b"url ", bytes(4) + f"file://{target}\0".encode())
         out += _box(kind, body)
         position += size

@@ -117,7 +117,10 @@ def header(head: bytes, name: str) -> str | None:
 
 
 def answering(*answers: bytes) -> Serve:
-    """Return a handler that gives these answers in turn, then repeats the last one. Connections stay open."""
+    """Return a handler that gives these answers in turn, then repeats the last answer.
+
+    Connections stay open.
+    """
 
     def serve(server: Server, sock: socket.socket) -> None:
         while server.read_request(sock):

@@ -179,7 +179,7 @@ VECTORS = [
 
 
 def closed(resolve: Resolve, dial: Dial) -> Egress:
-    """Return an egress without internal addresses that the operator allows."""
+    """Return an egress for which the operator allows no internal address."""
     return Egress(EgressPolicy(), resolve=resolve, dial=dial, ssl_context=NO_TRUST)
 
 

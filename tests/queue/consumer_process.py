@@ -26,7 +26,7 @@ class Refused(NamedTuple):
 
 
 class Running(NamedTuple):
-    """The number of running jobs of a group, counted after the process has reserved one of its jobs."""
+    """The number of running jobs of a group, counted after the process has reserved a job of this group."""
 
     group: str
     jobs: int

@@ -1,4 +1,4 @@
-"""Groups of queue jobs: first in, first out, within a limit, beside the jobs without a group."""
+"""Groups of queue jobs: first in, first out, within a limit, and together with jobs without a group."""
 
 import threading
 
@@ -62,7 +62,7 @@ def test_every_end_of_an_attempt_makes_room(caller: Caller, clock: SettableClock
 
 
 def test_the_oldest_of_all_heads_comes_first(caller: Caller, clock: SettableClock) -> None:
-    """Jobs without a group and groups with room both make progress."""
+    """Jobs without a group run, and so do jobs of each group that is below its limit."""
     for job_id, gid in (("g1", "g"), ("u1", None), ("g2", "g"), ("h1", "h"), ("u2", None), ("h2", "h")):
         publish(caller, job_id, gid=gid, limit=2 if gid == "h" else 1)
         clock.advance(1)

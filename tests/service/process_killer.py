@@ -38,7 +38,7 @@ class Progress:
 
 
 class WatchedProgram(Program):
-    """A program whose log lines count as progress if it is a worker."""
+    """A program. If it is a worker, its log lines count as progress."""
 
     def __init__(
         self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path, progress: Progress

@@ -21,7 +21,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def at_home_in(folder: Path) -> list[int]:
-    """Return the processes whose working directory is `folder` or below it."""
+    """Return the processes whose working directory is `folder` or a folder below it."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # the process has just ended

@@ -169,7 +169,10 @@ class RemoteFleet:
             os.kill(worker.program.pid, signal.SIGCONT)
 
     def _victim(self) -> SimulatedProcess:
-        """Return a running worker. First wait for all frozen workers, so that some worker always runs."""
+        """Return a running worker.
+
+        First wait until no worker is frozen, so that at least one worker always runs.
+        """
         for worker in self.workers:
             if worker.thaw is not None:
                 worker.thaw.join()
@@ -187,9 +190,10 @@ class RemoteFleet:
                 assert worker.program.stop() == 0, "".join(worker.program.log[-20:])
 
     def replay(self, sample: int) -> int:
-        """Restart the API, report some ends again, and report their opposites, which the API must refuse.
+        """Restart the API, and report some ends again.
 
-        The proxy records the answers to the repeated ends. Return the number of these ends.
+        Then contradict each of these reports, which the API must refuse. The proxy records the answers to the
+        repeated ends. Return the number of these ends.
         """
         self.kill_api()
         self.api.address()

@@ -72,7 +72,7 @@ def store_url(tmp_path: Path, clip: Path, installation: Installation) -> Iterato
 
 @pytest.mark.usefixtures("large_cores", "media")
 def test_no_secret_is_found_where_the_planted_value_is(installation: Installation, store_url: str) -> None:
-    """The value `planted` is put into every place that may leak, to prove that the search works there."""
+    """The value `planted` is put into every place that can leak, to prove that the search works there."""
     secrets, planted = _secrets_of(installation), mint("planted")
     places: dict[str, bytes] = {}
     program = installation.start("serve", "--port", "0", **_SETTINGS)

@@ -37,8 +37,8 @@ _SETTINGS = {
     "EUTERPE_OUTBOX_MAX_ATTEMPTS": "100",
 }
 
-# The client's default number of tries is enough for one restart of the service. This test restarts it many
-# times.
+# The client's default number of tries is enough for one restart of the service. This test restarts the
+# service many times.
 _RETRY = RetryPolicy(attempts=1000)
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)

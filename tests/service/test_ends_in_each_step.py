@@ -195,7 +195,7 @@ def uninterrupted(
 def await_no_child(harness: WorkerHarness, within_s: float) -> None:
     """Wait until the worker has no child.
 
-    If the blocked child has already ended, the worker starts another one, so check again after each end.
+    If the blocked child has already ended, the worker starts another child, so check again after each end.
     """
     deadline = monotonic() + within_s
     while pids := harness.sandbox.children():

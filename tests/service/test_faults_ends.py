@@ -24,7 +24,7 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 
 @pytest.fixture
 def ffmpeg(harness: WorkerHarness) -> Gate:
-    """Return a gate for the next ffmpeg, which gets SIGSTOP, so that it cannot finish."""
+    """Return a gate for the next ffmpeg. The next ffmpeg gets SIGSTOP, so that it cannot finish."""
     return freeze_next_ffmpeg(harness)
 
 

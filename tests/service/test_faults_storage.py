@@ -139,7 +139,7 @@ def test_a_sandbox_that_was_killed_is_replaced(harness: WorkerHarness) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_source_that_finds_no_room_is_a_full_disk(installation: Installation, media: Path) -> None:
-    """A limit on the file size simulates a full disk, because a write fails in the same way with both."""
+    """A limit on the file size simulates a full disk, because both make a write fail in the same way."""
     limit = 3_000_000
     worker = installation.start("worker", EUTERPE_MIN_FREE_BYTES="0")
     worker.await_log("worker_started")

@@ -1,4 +1,4 @@
-"""Test workers that are stopped (SIGSTOP) past their leases, and then continue with half-done work."""
+"""Test workers that are stopped (SIGSTOP) until their leases have expired, and then continue."""
 
 import os
 import signal

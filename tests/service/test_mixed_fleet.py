@@ -67,5 +67,5 @@ def test_a_job_that_one_worker_cannot_run_succeeds_on_the_other(
 
 
 def given(installation: Installation, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields, with credentials for the source if there are any fields."""
+    """Return the fields. If there are any, add credentials for the source."""
     return {**fields, "credentials": {"source": installation.s3.document()}} if fields else fields

@@ -130,7 +130,7 @@ class WatchedSandbox(Sandbox):
     def stop_next(self, step: str, then: Callable[[int], object]) -> None:
         """Stop the next child of this task, or the next "ffmpeg", by SIGSTOP. Then call `then` with its pid.
 
-        `then` is also called if the child ends before it can be stopped, as a child with a small file may.
+        `then` is also called if the child ends before it can be stopped, which is possible with a small file.
         """
 
         def stop(found: str, child: Child) -> None:
@@ -392,7 +392,8 @@ def run_worker(
             refresh_timings=refresh_timings,
             head_start_timings=head_start_timings,
         )
-        # A retry is due within milliseconds, and only the poll finds the retry, so the interval is short.
+        # A retry is due within milliseconds, and only the poll finds the retry, so the poll interval is
+        # short.
         clock = ShiftedClock()
         worker = Worker(
             tools,

@@ -403,7 +403,7 @@ def test_the_threads_pause_until_their_bytes_are_counted(content: bytes) -> None
     download = Download()
 
     def look(_: OnWait) -> None:
-        """Wait until the threads have written as much as they may, and check that they do not write more."""
+        """Wait until the threads have written the allowed bytes, and check that they write no more."""
         assert download.target is not None
         if len(download.chunks) > 1:
             return

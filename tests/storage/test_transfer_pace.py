@@ -31,8 +31,8 @@ DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
 class PeerClock:
     """A clock that only the slow peer advances, so that a busy machine does not count as a slow peer.
 
-    The peer pauses before it advances the clock, so that the other side usually waits by then. If the other
-    side does not wait yet, the step does not count as waiting time, and the peer takes another step.
+    The peer pauses before it advances the clock, so that the client usually waits at that moment. If the
+    client does not wait yet, the step does not count as waiting time, and the peer takes another step.
     """
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ def test_disconnecting_after_each_chunk_is_too_slow_as_well(
 ) -> None:
     """Each try transfers 64 KiB, which counts as progress. The pace is measured over all tries together."""
     served = threading.Semaphore(0)
-    weak = b'etag: W/"one"\r\n\r\n'  # a fetch with a weak ETag may be resumed, but fetches no ranges
+    weak = b'etag: W/"one"\r\n\r\n'  # a fetch with a weak ETag can be resumed, but fetches no ranges
 
     def send_some_and_disconnect(server: Server, sock: socket.socket) -> None:
         request = server.read_request(sock)

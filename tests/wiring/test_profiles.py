@@ -1,4 +1,4 @@
-"""The operator's folder of profiles: it is read at the start, and one message names all its errors."""
+"""The operator's folder of profiles: it is read at the start, and one message names all errors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The tables `[storage.NAME]` of `euterpe.toml`: read at the start; one message names all their errors."""
+"""The tables `[storage.NAME]`: they are read at the start, and one message names all errors."""
 
 from pathlib import Path
 

@@ -206,7 +206,10 @@ def test_a_late_200_after_a_409_does_not_revive_a_job(
 def test_attempts_outlive_an_outage_that_is_longer_than_a_lease(
     plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
 ) -> None:
-    """A worker may revive a lease that was not swept. Meanwhile, its log says that the lease has expired."""
+    """A worker may revive a lease that was not swept.
+
+    Until the revival, the worker's log says that the lease has expired.
+    """
     with capture_logs() as logs:
         for _ in range(4):
             clock.now += 20
@@ -226,7 +229,7 @@ def test_a_beat_that_was_answered_before_a_suspension_proves_nothing_after_it(
 ) -> None:
     """`boot_clock` counts the time of a suspension.
 
-    `asyncio.timeout` uses the monotonic clock, which does not count it.
+    `asyncio.timeout` uses the monotonic clock, which stops during a suspension.
     """
 
     def suspended_for_an_hour(request: Any) -> Reply:
@@ -293,7 +296,7 @@ def test_progress_is_sent_early_without_a_wait(
 ) -> None:
     late = Late(lambda request: beats(request, cancel_requested=True))
     server.script(late)
-    assert plane.report(job, ProgressFigures(10.0))  # sends no beat: the last one is less than 5 s ago
+    assert plane.report(job, ProgressFigures(10.0))  # sends no beat: the last beat was less than 5 s ago
     clock.now += 5
     assert plane.report(job, ProgressFigures(20.0))
     assert late.arrived.wait(10)

@@ -272,7 +272,7 @@ def test_a_newer_worker_runs_the_job_that_an_older_one_does_not_understand(
 def test_blame_an_invalid_value_of_a_source_is_no_newer_spec() -> None:
     """The store raises `InvalidSpec` for source facts that it cannot store.
 
-    A hostile source may cause this.
+    A hostile source can cause this error.
     """
     error = InvalidSpec((FieldError(("source_info",), "must be storable"),))
     verdict = judge(error, "processing", lambda: None)

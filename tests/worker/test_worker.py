@@ -103,7 +103,7 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
 def test_claims_go_on_after_the_listener_broke(
     store: Store, tools: Tools, submit_sound: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim fails before the listener breaks, because an unavailable database may break both."""
+    """An unavailable database can break a claim and the listener. In this test, the claim fails first."""
     claim, claim_failed = store.inbox.claim, threading.Event()
     listener = BreakingListener(store.database.listen(Topic.INBOX), claim_failed)
 
@@ -144,7 +144,7 @@ def test_a_claim_may_wait_longer_than_the_pause_after_a_failure(
 
 
 class CountedPlane:
-    """Count the attempts of a worker with one slot. A publication waits until a second one begins."""
+    """Count the attempts of a worker with one slot. A publication waits until a second publication begins."""
 
     def __init__(self, plane: StorePlane, patch: pytest.MonkeyPatch) -> None:
         self._plane, self._claim, self._advance = plane, plane.claim, plane.advance

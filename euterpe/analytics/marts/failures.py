@@ -189,7 +189,7 @@ def _evidence(rows: Sequence[Row]) -> Html:
 
 
 def failing(results: Results) -> Iterator[Finding]:
-    """Yield, for each trend, at most three failures: those that affect the most jobs.
+    """Yield at most three failures of each trend: the failures that affect the most jobs.
 
     Leave out rare failures.
     """

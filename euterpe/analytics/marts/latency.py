@@ -51,7 +51,7 @@ def make(facts: Facts, _: Options) -> DataFrame:
 
 
 def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
-    """Return a row for each profile, queue and stage with a measurement, computed in one pass."""
+    """Return a row for each measured combination of profile, queue and stage, computed in one pass."""
     wide = frame.groupBy("profile", "queue").agg(
         *(
             F.struct(

@@ -61,7 +61,7 @@ TABLE = Table(
 # `lease_expired` is left out: a version that kills its whole worker causes this error, but failing machines
 # cause it far more often.
 ENCODER_CODES = frozenset(code.value for code in ErrorCode if code.of_ffmpeg)
-# Only failures in this phase count, because some of these codes have other causes in other phases. For
+# Only failures in this phase count, because some `ENCODER_CODES` have other causes in other phases. For
 # example, `source_truncated` in the phase `fetching` comes from storage or from the probe, not from ffmpeg.
 ENCODER_PHASE = "processing"
 _NOISE = 0.01

@@ -29,9 +29,9 @@ TABLE = Table(
     columns("""
         day day The day. An attempt that crosses midnight is split between the two days.
         worker_id string The worker.
-        attempts long Attempts of that day. A running attempt counts until the end of history, at most a week.
+        attempts long Attempts of that day. A running attempt counts until the last event, or for a week.
         busy_seconds double The sum of the durations of these attempts on that day.
-        present_seconds double Seconds from the first start of an attempt on that day to the last end.
+        present_seconds double Seconds on that day between the first start and the last end of an attempt.
         mean_busy double busy_seconds / present_seconds: mean number of attempts at once.
         peak_busy long Largest number of attempts at once.
         utilisation double mean_busy / peak_busy.

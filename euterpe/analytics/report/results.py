@@ -105,6 +105,6 @@ def top_n(
     """Return the rows ordered by `by`, largest first. `fold` combines the rows beyond `most` into one row."""
     ordered = sorted(rows, key=lambda row: (-(row[by] or 0), str(row[name])))
     shown, rest = ordered[:most], ordered[most:]
-    if len(rest) < 2:  # a row "1 other" would take as much room as the row that it replaces
+    if len(rest) < 2:  # a row "1 other" would replace a single row, and save no space
         return ordered
     return [*shown, {**fold(rest), name: f"{len(rest)} others"}]

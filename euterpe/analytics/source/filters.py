@@ -56,8 +56,8 @@ def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
 
 def _comparison(column: sa.Column[Any], one: spark.Filter) -> sa.ColumnElement[bool] | None:
     value = _value(getattr(one, "value", None))
-    # Postgres may order text by a locale, but Spark orders text by bytes. So of the comparisons of text, only
-    # equality has the same result in both programs.
+    # Postgres may order text by a locale, but Spark orders text by bytes. So only a
+    # comparison of text for equality has the same result in Postgres and Spark.
     compared = _EQUAL if isinstance(value, str) else _COMPARED
     if value is None or type(one) not in compared:
         return None

@@ -136,7 +136,7 @@ def _check_key(public_key: str) -> None:
 
 
 def _is_private(request: Request) -> bool:
-    """Return whether the call came over TLS, which a proxy may end, or over loopback."""
+    """Return whether the call came over loopback or over TLS, which a proxy can terminate."""
     forwarded = request.headers.get("x-forwarded-proto")
     if forwarded is not None:
         return forwarded.strip().lower() == "https"

@@ -35,7 +35,7 @@ class Video(StrictModel):
     crf: Annotated[Crf | None, within("quality")] = None
     """The constant rate factor. Lower values give better and larger files. Null means the codec's default."""
     bitrate_kbps: Annotated[VideoRate | None, within("bit_rate")] = None
-    """The bit rate in kbit/s: with `crf` the highest, without it the average."""
+    """The bit rate in kbit/s: with `crf` the highest rate, without `crf` the average rate."""
     fps: Fps | None = None
     """The highest number of pictures per second. Null keeps that of the source, up to 60."""
     hdr: Annotated[Hdr, AfterValidator(check_hdr)] = "sdr"

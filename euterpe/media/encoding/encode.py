@@ -30,7 +30,7 @@ _SMALL_SOURCE_CAP = 10 * _GB
 
 @dataclass(frozen=True)
 class EncodeStats:
-    plan: Plan  # with measured numbers in place of its goals
+    plan: Plan  # the plan, with measured numbers in place of its goals
     wall_seconds: float
     cpu_seconds: float
     peak_memory_bytes: int

@@ -15,7 +15,8 @@ from euterpe.media.planning.measurements import Result
 from euterpe.media.planning.search import MeasuredCurve
 from euterpe.media.planning.tree import LoudnessMeasurement, Plan, PlanWarning, SearchMeasurement
 
-# The summary of the loudness meter, at the end of the log. Another thread may log between its parts.
+# The summary of the loudness meter, at the end of the log. Another thread may log between the parts of this
+# summary.
 _NUMBER = r"(-?[0-9]{1,3}\.[0-9])"
 _INTEGRATED = re.compile(rf"Integrated loudness:\n +I: +{_NUMBER} LUFS$", re.MULTILINE)
 _TRUE_PEAK = re.compile(rf"True peak:\n +Peak: +(?:{_NUMBER}|-inf) dBFS$", re.MULTILINE)

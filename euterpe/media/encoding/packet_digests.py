@@ -24,8 +24,8 @@ _EMPTY_TEXT = b"\0\0"  # the timed-text sample for a time without a cue
 def packets_of_source(fd: int, streams: Sequence[int]) -> list[dict[str, int]]:
     """Return the number of packets and their checksum for each of these streams of a source.
 
-    Raise `MediaError` if a copy would not play like the source. This is the case if the size of the pictures
-    changes. It is also the case if an edit list removes packets after the beginning, because a copy would
+    Raise `MediaError` if a copy would not play like the source. A copy differs if the size of the pictures
+    changes. A copy also differs if an edit list removes packets after the beginning, because the copy would
     show these packets. The probe finds such edit lists only in the parts of the file that it reads.
     """
     with open_source(fd) as container:
@@ -76,7 +76,7 @@ def _digests(
 
 
 class _Uncopyable:
-    """Find the reasons against a copy that are visible only in the packets of a stream."""
+    """Find a reason against a copy that only the packets of the stream show."""
 
     def __init__(self, stream: Stream) -> None:
         context = stream.codec_context

@@ -12,13 +12,13 @@ _START_CODE = re.compile(b"\0\0\1")
 _H264_SEQUENCES = frozenset(byte for byte in range(256) if byte & 31 == 7)
 _HEVC_SEQUENCES = frozenset(byte for byte in range(256) if byte >> 1 & 63 == 33)
 _AV1_SEQUENCE = 1
-# Each unit begins with its length. This is the position in the extradata of the byte that declares how many
-# bytes the length has.
+# Each unit begins with its length. A byte of the extradata declares the size of this length field. The
+# numbers here are the positions of that byte.
 _LENGTH_SIZES = {"h264": 4, "hevc": 21}
 
 
 class ParameterSets:
-    """The sequence parameters of a stream. `extradata` contains the parameters of the stream's beginning."""
+    """The sequence parameters of a stream. `extradata` contains the first parameters of the stream."""
 
     def __init__(self, codec: str, extradata: bytes) -> None:
         self._codec, self._extradata = codec, extradata

@@ -9,7 +9,7 @@ from math import ceil, inf, log10
 from pathlib import Path
 from typing import Any
 
-# This is enough for 77 hours at 60 pictures per second.
+# This number is enough for 77 hours at 60 pictures per second.
 _MOST_PICTURES = 1 << 24
 _LONGEST_LINE = 4096
 # VMAF scores are counted in a histogram with steps of 0.01, whose size does not grow with the film.

@@ -22,8 +22,8 @@ from euterpe.media.sandbox.sandbox import Sandbox, reopened
 # nothing.
 _TICK_S = 0.5
 
-# After this number of reads within one tick, sleep before each further read, because a child that flooded its
-# pipes took half of the GIL from the worker's other threads.
+# After this number of reads within one tick, sleep before each further read. Without the sleep, the reads
+# from a child that flooded its pipes took half of the GIL from the worker's other threads.
 _MAX_READS_PER_TICK = 100
 _PACE_S = 0.005
 
@@ -229,7 +229,10 @@ class _Watch:
 
 
 def _data_bytes(pid: int) -> int:
-    """Return the bytes that RLIMIT_DATA counts, used or only reserved. Return 0 if the process has ended."""
+    """Return the bytes that RLIMIT_DATA counts, even if the process has only reserved them.
+
+    Return 0 if the process has ended.
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # the process name may be any bytes
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmData:"))

@@ -98,7 +98,7 @@ class _Comparison:
         self._source_fd, self._fd, self._tracks = source_fd, fd, tracks
         self._sets = [_parameter_sets(source) for source, _ in tracks]
         self._start = self._source_start = self._length = 0
-        self._pictures = list[tuple[ParameterSets, int, int]]()  # with their start and end in the piece
+        self._pictures = list[tuple[ParameterSets, int, int]]()  # each with its start and end in the piece
 
     def run(self) -> None:
         tracks = [_samples(place, source, made) for place, (source, made) in enumerate(self._tracks)]

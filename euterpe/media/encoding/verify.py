@@ -301,8 +301,8 @@ def _check_track(path: str, track: ExpectedTrack, stream: _StreamFacts) -> None:
         is_, planned = getattr(stream, what), getattr(track, what)
         if is_ != planned:
             raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{path}: {what} is {is_} and not {planned}")
-    # A subtitle track may be empty, because its part of the source may have no text. `check_copies` compares
-    # the packets of the track.
+    # A subtitle track may be empty, because there may be no text in the output's part of the source.
+    # `check_copies` compares the packets of the track.
     if not stream.frames and track.kind != "subtitle":
         raise MediaError(ErrorCode.OUTPUT_TRUNCATED, f"{path}: there is nothing in its {track.kind} stream")
     if track.least_end is not None and stream.end_seconds < track.least_end:

@@ -130,7 +130,7 @@ def _trick_set(video: VideoRendition, file: KeyframeFile, of_set: int) -> ET.Ele
         width=str(video.width),
         height=str(video.height),
         sar=_ratio(video.pixel_aspect),
-        # At this speed, a player shows as many keyframes per second as pictures in normal playback.
+        # At this speed, the number of keyframes per second equals the frame rate of normal playback.
         maxPlayoutRate=str(max(1, round(video.frame_rate * video.end_seconds / len(video.segments)))),
         codingDependency="false",
     )

@@ -33,7 +33,7 @@ def timed_text(cues: Sequence[Cue], *, is_forced: bool = False) -> bytes:
 
     The samples follow each other without gaps, with an empty sample for a time without a cue. If there are no
     cues, the only sample is a space, because muxers leave out a track without text. Raise `MediaError` if the
-    samples take more than 16 MiB, which only overlapping cues can cause.
+    samples take more than 16 MiB. Only overlapping cues can take this much.
     """
     samples = [*_samples(cues)] or [(1, _text([" "]))]
     head = _box(b"ftyp", b"isom", bytes(4), b"isommp42")

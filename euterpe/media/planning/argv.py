@@ -154,7 +154,7 @@ def _input(one: Input, threads: int) -> Iterator[str]:
         yield from ("-apply_cropping", "codec")
     if one.is_sample:
         # Without this option, ffmpeg rebuilds the filters of all samples when the size of the pictures
-        # changes. This made ffmpeg hang.
+        # changes. The rebuild made ffmpeg hang.
         yield from ("-reinit_filter", "0")
     if one.keyframes_only:
         yield from ("-skip_frame", "nokey")

@@ -16,12 +16,12 @@ from euterpe.media.planning.timeline import Timeline
 from euterpe.media.planning.tracks import Material, VideoSettings, keeps_hdr_of
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# The request fields that do not prevent a copy by themselves. The code below compares each of them with the
-# stream.
+# The request fields that do not prevent a copy by themselves. The code below compares each of these fields
+# with the stream.
 _OF_OUTPUT = frozenset({"name", "type", "optional", "video", "audio", "subtitles", "metadata", "fragmented"})
 # A copy is equal to the source, so it reaches every requested quality.
 _OF_QUALITY = frozenset({"measure", "vmaf_min"})
-# Fields that change the picture. The sound of the output may still be copied.
+# Fields that change the picture. The sound of the output can still be copied.
 _OF_PICTURES = frozenset({"crop", "rotate", "pad", "watermark"})
 _OF_VIDEO = frozenset({"codec", "height", "bitrate_kbps", "fps", "hdr", "copy"})
 _OF_AUDIO = frozenset({"codec", "bitrate_kbps", "channels", "language", "copy"})

@@ -28,8 +28,8 @@ _ROUNDING_DB = 0.05
 _UNHEARD_DB = 0.1
 
 
-# LAME lowers the level of sound at a constant bit rate. `_LAME_LOSSES` has pairs of the highest bit rate in
-# kbit/s and the loss in dB.
+# At a constant bit rate, LAME lowers the level of the sound. Each pair of `_LAME_LOSSES` is the highest bit
+# rate of a range in kbit/s, and the loss in this range in dB.
 _MPEG1_RATE = 32_000
 _LAME_LOSSES = ((176, 0.45), (208, 0.26), (240, 0.18))
 

@@ -1,4 +1,4 @@
-"""Describe a plan for requesters: the tracks of each output, how each is made, and the expected size."""
+"""Describe a plan for requesters: how each track of an output is made, and the expected size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict

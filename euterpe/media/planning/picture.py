@@ -128,7 +128,7 @@ def frame_rate(video: StreamInfo, most: float | None) -> float | None:
 def burst_rate(video: StreamInfo, most: float | None) -> float | None:
     """Return the highest rate at which pictures are kept, or None if all pictures get a constant rate.
 
-    A source whose mean rate is below this rate may exceed it for a short time.
+    A source whose mean rate is below this rate can exceed this rate for a short time.
     """
     return round(_tolerated_rate(video, most), 6) if frame_rate(video, most) is None else None
 
@@ -142,13 +142,16 @@ def has_bursts(video: StreamInfo, most: float | None) -> bool:
 
 
 def _tolerated_rate(video: StreamInfo, most: float | None) -> float:
-    """Return the highest rate of the source's pictures that is not changed."""
+    """Return the limit up to which a source keeps its frame rate."""
     tolerated = _ABOUT_SIXTY if most is None else most * _SAME_RATE
     return tolerated / 2 if deinterlacing(video, most) == "field" else tolerated
 
 
 def deinterlacing(video: StreamInfo, wanted_fps: float | None) -> Deinterlacing:
-    """Return whether to make one picture of each frame, or of each field if `wanted_fps` is high enough."""
+    """Return whether each frame or each field becomes a picture, or "none" for a progressive source.
+
+    Each field becomes a picture if `wanted_fps` is at least 1.5 times the frame rate of the source.
+    """
     if not video.interlaced:
         return "none"
     return "field" if wanted_fps and wanted_fps >= 1.5 * (video.fps or USUAL_FPS) else "frame"

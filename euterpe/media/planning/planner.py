@@ -270,7 +270,7 @@ def _no_pictures(output: OutputSpec) -> MediaError:
 
 
 def _refuse_a_late_start(output: OutputSpec, info: MediaInfo) -> None:
-    """Raise for an output that would begin after the end of the source, or after its last picture began."""
+    """Raise for an output that would begin after the end of the source, or after the last picture begins."""
     if output.start is None:
         return
     video = info.video if isinstance(output, Pictured) or _has_pictures(output) else None

@@ -37,20 +37,22 @@ LOGS = ".quality"
 # 4.5 too high.
 #
 # The intervals were tested with a film of 126 s with many scenes, encoded by x264, x265 and SVT-AV1. In 95 %
-# of its parts of 11 to 120 s, the mean of the measured pictures was within 0.8 of the mean of all pictures.
+# of the film's parts of 11 to 120 s, the mean of the measured pictures was within 0.8 of the mean of all
+# pictures.
 #
-# At 720 lines by x264, an encode with its measurement takes 1.46, 1.36 and 1.29 times the processor time of
-# the encode alone, with the intervals 7, 13 and 29. Even if almost no picture is measured, it takes 1.23
-# times, because all pictures are decoded.
+# With x264 at 720 lines and the intervals 7, 13 and 29, an encode with its measurement takes 1.46, 1.36 and
+# 1.29 times the processor time of the encode alone. Even if almost no picture is measured, the encode with
+# its measurement takes 1.23 times this processor time, because all pictures are decoded.
 _INTERVALS = ((10.0, 3), (30.0, 7), (120.0, 13))
 _LONGEST_INTERVAL = 29
 # To measure a picture, VMAF also needs the picture before it and the picture after it (the motion feature).
 _NEIGHBOURHOOD = 3
-# This model is for a screen of 1080 lines. For larger pictures there is a model for 2160 lines.
+# The usual model of VMAF is for a screen of 1080 lines. For larger pictures there is a model for 2160 lines.
 _MODEL: VmafModel = "vmaf_v0.6.1"
 _LARGE_MODEL: VmafModel = "vmaf_4k_v0.6.1"
 _LARGE_PIXELS = 2560 * 1440
-# libvmaf scales the pictures down by 16 to compare them. It crashed at a side of 16 pixels, and worked at 18.
+# libvmaf scales the pictures down by 16 to compare them. libvmaf crashed at a side of 16 pixels, and worked
+# at 18.
 _LEAST_SIDE = 32
 
 
@@ -130,9 +132,10 @@ def _interval(seconds: float) -> int:
 def needed_pictures(check: QualityCheck) -> str:
     """Return the filter that leaves out the pictures that no metric needs, or an empty text.
 
-    VMAF needs three pictures for each measured picture. The filter finds them by their numbers, which are the
-    same before the encoder and after the decoder. The scores are the same as without this filter. The filter
-    saves memory: the pictures that are left out do not wait for the decoder, and libvmaf does not copy them.
+    VMAF needs three pictures for each measured picture. The filter finds these pictures by their numbers,
+    which are the same before the encoder and after the decoder. The scores are the same as without this
+    filter. The filter saves memory: the pictures that are left out do not wait for the decoder, and libvmaf
+    does not copy them.
     """
     if check.metrics != ("vmaf",) or check.interval <= _NEIGHBOURHOOD:
         return ""
@@ -154,7 +157,7 @@ def comparison_arguments(command: Command) -> Iterator[str]:
 
 
 def _measured(command: Command) -> Iterator[tuple[int, int, int, QualityCheck]]:
-    """Yield, for each measured encode, the indexes of its product, stream and encode, and its metrics."""
+    """Yield, for each measured encode, the indexes of its product, stream and encode, and its check."""
     for place, product in enumerate(command.products):
         for stream, video in _encodes(product):
             if (check := command.videos[video].quality) is not None:
@@ -197,7 +200,8 @@ def _filter(check: QualityCheck, metric: Metric) -> str:
     log = log_path(check, metric)
     if metric != "vmaf":
         return f"{metric}=stats_file={log}"
-    # `needed_pictures` keeps three pictures for each measured picture, so every third of them is measured.
+    # `needed_pictures` keeps three pictures for each measured picture, so every third of the kept pictures is
+    # measured.
     interval = _NEIGHBOURHOOD if needed_pictures(check) else check.interval
     # Give libvmaf no threads of its own, because it queues pictures for them without a limit (Netflix/vmaf
     # issue 1587).

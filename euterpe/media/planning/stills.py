@@ -132,8 +132,8 @@ def sprite(
 def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
     """Return whether a part of this length has four or more keyframes, and ffmpeg computes correct times.
 
-    If ffmpeg decodes too few pictures, it may not learn when the pictures begin. Then it counts the times
-    from the start of the sound.
+    If ffmpeg decodes too few pictures, ffmpeg cannot always find out when the pictures begin. Then ffmpeg
+    counts the times from the start of the sound.
     """
     if video.keyframe_interval is None or video.first_seconds is None:
         return False

@@ -1,4 +1,4 @@
-"""The subtitle files that a command reads beside the source.
+"""The subtitle files that a command reads in addition to the source.
 
 We write these files, and ffmpeg only copies their packets.
 """

@@ -24,8 +24,9 @@ _LEAST_PART_S = 0.1
 # picture. A source whose sound begins more than an hour before its first picture is refused, because a file
 # of a few KB may declare any number of seconds.
 BLACK_FPS, _LONGEST_LEAD_S = 10, 3600.0
-# A track may end earlier in the output than in the source by this much, because containers round times,
-# encoders add padding, and the last picture has no duration. A larger difference means that media is missing.
+# A complete track can end earlier in the output than in the source by this much, because containers round
+# times, encoders add padding, and the last picture has no duration. A larger difference means that media is
+# missing.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 # In these containers ffmpeg seeks to any packet, and loses the pictures before the next keyframe: a part that
 # should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters keep only the
@@ -54,7 +55,7 @@ class Timeline:
     def silent_seconds_before(self, stream: StreamInfo) -> int:
         """Return the whole seconds of silence to add before a stream that begins late.
 
-        The resampler adds the rest, one to two seconds, up to the exact beginning of the stream.
+        The resampler adds the missing one to two seconds, up to the exact beginning of the stream.
         """
         if stream.first_seconds is None:
             return 0
@@ -68,7 +69,7 @@ class Timeline:
         return stream.end_seconds is None or stream.end_seconds > self.zero + _LEAST_PART_S
 
     def least_end_of(self, stream: StreamInfo) -> float | None:
-        """Return the earliest end that the stream may have in a complete output, or None if not known."""
+        """Return the earliest accepted end of the stream, or None if the end of the stream is not known."""
         if stream.end_seconds is None or not self.has_known_ends:
             return None
         # x264, x265 and SVT-AV1 do not keep the duration of the last picture, which may be long in a slide

@@ -129,8 +129,8 @@ def add_video(
             codec=settings.codec,
             colour=builder.pictures[picture].colour,
             threads=threads_for((around or size).pixels),
-            # With a grid, all keyframes are forced, so the encoder's own interval must be longer than the
-            # grid's.
+            # With a grid, all keyframes are forced, so the keyframe interval of the encoder must be longer
+            # than the grid.
             keyframe_pictures=max(1, round(fps * (settings.grid_seconds or KEYFRAME_SECONDS)))
             * (1 if settings.grid_seconds is None else 2),
             crf=settings.crf,

@@ -3,8 +3,8 @@
 A command opens the source one or more times (`Input`), changes its pictures once (`Picture`), scales them in
 a cascade (`Scale`), prepares its sound (`Sound`), encodes pictures and sound (`VideoTrack`, `AudioTrack`) or
 copies a stream (`CopiedTrack`), and writes files (`File`, `Rendition`, `Still`). A node refers to an earlier
-node of the same command by its index in its list. `argv.py` turns a command into arguments. All values are
-numbers and names from closed lists.
+node of the same command by a list index: `VideoTrack.scale` is an index into `Command.scales`. `argv.py`
+turns a command into arguments. All values are numbers and names from closed lists.
 
 Some numbers must be measured in the source first. In this case, the plan has measurements, which run before
 the commands, and a goal in place of each of these numbers. `measurements.py` replaces the goals by numbers.
@@ -90,7 +90,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Best:
-    """The picture that is most like the others among the next `count` pictures."""
+    """Among the next `count` pictures, the picture that is most similar to the others."""
 
     kind: Literal["best"]
     count: int

@@ -69,18 +69,18 @@ class Child:
 
     @property
     def end(self) -> Exit:
-        """Return the exit status. Raise RuntimeError before `events` or `wait` has seen the end."""
+        """Return the exit status. Raise RuntimeError until `events` or `wait` has received this status."""
         if self._exit is None:
             raise RuntimeError(f"process {self.pid} still runs")
         return self._exit
 
     @property
     def cpu_seconds(self) -> float:
-        """Return the processor time used so far, including the time of children already waited for."""
+        """Return the processor time that the process and its reaped children have used so far."""
         return self._exit.cpu_seconds if self._exit else _running_cpu_seconds(self.pid)
 
     def kill(self) -> None:
-        """Kill the process. Any thread may call this method, more than once, and also after `close`.
+        """Kill the process. Any thread may call this method, repeatedly, and also after `close`.
 
         The pidfd works after the helper has ended, and never refers to another process. The death signal
         alone is not enough, because only the main thread of the child has one: if another thread executes the

@@ -102,7 +102,9 @@ def drop_capabilities() -> None:
 
 
 def forbid_inspection() -> None:
-    """Deny other processes of this user ptrace(2) of this process, and its `/proc/PID/{mem,environ,fd,…}`.
+    """Prevent other processes of this user from inspecting this process.
+
+    They cannot use ptrace(2) on this process, or open its `/proc/PID/{mem,environ,fd,…}`.
 
     Otherwise a child without Landlock could read the worker's credentials from the worker's memory, or change
     that memory. The setting holds until this process executes a program. The setting also forbids core dumps.

@@ -154,7 +154,7 @@ class Sandbox:
         blame = ErrorCode.WATERMARK_UNUSABLE
         try:
             return WatermarkInfo.parse(self._examine("watermark", fd, {}, on_tick, blame=blame))
-        except MediaError as error:  # a compromised child may blame the source
+        except MediaError as error:  # a compromised child can report a fault of the source
             raise MediaError(blame, str(error)) if error.code.fault is Fault.SOURCE else error from None
 
     def keyframes(
@@ -320,7 +320,7 @@ def answer_of(
         raise MediaError(
             blame, "the sandboxed process that read the file returned an invalid result"
         ) from None
-    # A compromised child may report any error, so accept only permanent errors that blame the file.
+    # A compromised child can report any error, so accept only permanent errors that blame the file.
     blames_the_file = error.code.fault is Fault.SOURCE and error.retry_class is RetryClass.PERMANENT
     raise error if blames_the_file else MediaError(blame, str(error))
 

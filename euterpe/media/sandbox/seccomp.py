@@ -29,8 +29,8 @@ REFUSE, NO_SUCH_CALL = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 # Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _FIRST_X32_NUMBER = 0x40000000
-# The placeholder for the child's pid. It is not a valid pid (on Linux, pids are at most 2**22), and no filter
-# contains the same number with another meaning.
+# The placeholder for the child's pid. The placeholder is not a valid pid (on Linux, pids are at most 2**22),
+# and no filter contains the same number with another meaning.
 _ANY_PID = 0x7ABCDEF1
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, constant
@@ -66,8 +66,8 @@ def child_filters() -> "ChildFilters | None":
 class ChildFilters:
     """The filters of all children.
 
-    They are assembled once, before the forks, because this takes 0.9 ms and copies 130 pages. A child only
-    replaces the placeholder by its own pid.
+    The filters are assembled once, before the forks, because assembling them takes 0.9 ms and copies 130
+    pages. A child only replaces the placeholder by its own pid.
     """
 
     def __init__(self, architecture: Architecture) -> None:

@@ -40,7 +40,7 @@ class StreamInfo:
     # the duration that the headers declare.
     duration_seconds: Seconds | None = None
     # `first_seconds` is the start of the first picture or sound that is presented. `end_seconds` is the end
-    # of the last packet. Both are container times. The encoder's delay, and packets that an edit list
+    # of the last packet. Both values are container times. The encoder's delay, and packets that an edit list
     # removes, are not presented.
     first_seconds: MediaTime | None = None
     end_seconds: MediaTime | None = None
@@ -137,7 +137,7 @@ class MediaInfo:
     def parse(found: object, size_bytes: int) -> "MediaInfo":
         """Validate the answer of the probe.
 
-        Raise if the answer is invalid, because the child was compromised.
+        Raise if the answer is invalid: only a compromised child sends such an answer.
         """
         answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
         return checked(_MEDIA_INFO, answer, blame=ErrorCode.SOURCE_UNSUPPORTED)
@@ -195,7 +195,7 @@ class Beginning:
 
     @staticmethod
     def parse(found: object, size_bytes: int) -> "Beginning":
-        """Validate the answer. Raise when it is invalid."""
+        """Validate the answer. Raise when the answer is invalid."""
         if isinstance(found, dict) and isinstance(info := found.get("info"), dict):
             found = {**found, "info": {**info, "size_bytes": size_bytes}}
         return checked(_BEGINNING, found, blame=ErrorCode.SOURCE_UNSUPPORTED)

@@ -179,7 +179,7 @@ def demuxed(container: InputContainer, *streams: Stream) -> Iterator["Packet[Str
 
 
 def may_jump(container: InputContainer) -> bool:
-    """Return whether the times of this format may jump, as those of MPEG-TS may."""
+    """Return whether times can jump in this format, as in MPEG-TS."""
     return bool(container.format.flags & cast(int, Flags.ts_discont.value))
 
 

@@ -139,6 +139,6 @@ class _TrackReader:
 
 def _readable(packet: "Packet[Stream]", decoder: str) -> "Packet[Stream]":
     """Return a packet that the decoder can read: cut a long text, and replace bytes that are not UTF-8."""
-    if decoder == "mov_text":  # its packets are binary: they also contain the length of the text, and styles
+    if decoder == "mov_text":  # binary packets, which also contain the length of the text and styles
         return Packet(bytes(packet)[:_LONGEST_PACKET])
     return Packet(bytes(packet)[:_LONGEST_PACKET].decode("utf-8", "replace").encode())

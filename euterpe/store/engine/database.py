@@ -49,10 +49,10 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
-        """Run the block in a write transaction. Send the wake-ups that the block has announced at its commit.
+        """Run the block in a write transaction. At its commit, send the wake-ups that the block announced.
 
         Without `durable`, the commit does not wait for the disk. A power loss before the next durable commit
-        may undo the transaction, but a crash of the process does not.
+        can undo the transaction. A crash of the process cannot undo the transaction.
         """
         topics: set[Topic] = set()
         engine = self.engines.write if durable else self._relaxed
@@ -177,8 +177,8 @@ def _typed_errors() -> Iterator[None]:
     """Raise the store's errors instead of the driver's.
 
     The store's errors are raised `from None`: otherwise a logged traceback would also print the driver's
-    error. Postgres puts whole rows into its errors, so the log would contain `DETAIL: Failing row contains
-    (…)` with the job's spec.
+    error. Postgres puts whole rows into its errors (`DETAIL: Failing row contains`), so the log would
+    contain the job's spec.
     """
     try:
         yield
@@ -241,8 +241,8 @@ def _is_damage(error: exc.DBAPIError) -> bool:
 def _is_transient(error: exc.DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        # Classes: 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention.
-        # States: 25P03 timeout of an idle transaction, 55P03 timeout of a lock.
+        # Transient classes: 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention.
+        # Transient states: 25P03 timeout of an idle transaction, 55P03 timeout of a lock.
         return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03", READ_ONLY)
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
@@ -253,5 +253,8 @@ def _is_transient(error: exc.DBAPIError) -> bool:
 
 
 def _lock_key(name: str) -> int:
-    """Return the key of an advisory lock. Two names with the same key only wait for each other needlessly."""
+    """Return the key of an advisory lock.
+
+    If two names have the same key, calls that lock these names wait for each other needlessly.
+    """
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)

@@ -1,7 +1,7 @@
 """Group commit: callers that arrive while a transaction runs share the next transaction.
 
-One fsync serves a whole batch of callers. Each caller gets its own result, and only after the commit, so
-durability is the same as with one transaction per caller.
+One fsync serves a whole batch of callers. Each caller gets its own result after the commit, so durability is
+the same as with one transaction per caller.
 """
 
 import threading
@@ -59,7 +59,7 @@ class GroupCommit(Generic[T, R]):
         _refuse(refused)
         self._loop.stop()
         with self._changed:
-            refused = self._take_waiting()  # not empty only if the thread was never started
+            refused = self._take_waiting()  # always empty, unless the thread was never started
         _refuse(refused)
 
     def submit(self, item: T, *, is_urgent: bool = False) -> "Future[R]":

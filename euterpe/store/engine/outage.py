@@ -35,7 +35,7 @@ class OutageWatch:
     def succeeded(self) -> None:
         """Record that a transaction was committed."""
         self._succeeded_at = self.monotonic()
-        if self._began_at is None:  # without the lock, because nearly every transaction ends here
+        if self._began_at is None:  # read without the lock, because nearly every transaction returns here
             return
         with self._lock:
             if self._began_at is not None:

@@ -8,7 +8,10 @@ from collections.abc import Iterable
 
 
 class SelfPipe:
-    """A socket pair: `wake` writes a byte to one socket, which ends `wait`. Only one thread may wait."""
+    """A socket pair: `wake` writes a byte to one socket, and the byte ends `wait`.
+
+    Only one thread at a time may call `wait`.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = socket.socketpair()

@@ -18,7 +18,7 @@ from euterpe.store.engine.wakeup import Topic
 
 # NOTIFY takes a lock that serialises the commits of all processes: each commit holds the lock for the time of
 # an fsync. So the transactions of a process send at most this many notifications per second. After a quiet
-# time, they may send `_BURST` notifications at once.
+# time, the transactions can send `_BURST` notifications at once.
 _IN_TRANSACTIONS_PER_S, _BURST = 150.0, 20.0
 # A separate connection sends one NOTIFY per topic for all other commits of this interval.
 _DEBOUNCE_S = 0.010

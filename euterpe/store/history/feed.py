@@ -157,7 +157,7 @@ class HistoryFeed:
         return wanted.select_from(_source(table, part)).where(*self._within(table, part), *where)
 
     def answers(self, part: PositionRange) -> Iterator[PositionRange]:
-        """Yield the range. On libSQL, yield parts of it that are small enough for one response each."""
+        """Yield the range. On libSQL, yield parts of the range, so that each part fits into one response."""
         if self.kind is not EngineKind.LIBSQL:
             yield part
             return

@@ -103,7 +103,7 @@ class EndAnswer:
 
     outcome: str  # of the attempt
     status: JobStatus  # of the job
-    next_attempt_at: int | None = None  # None unless the job is queued again
+    next_attempt_at: int | None = None  # set if the job is queued again
 
     @property
     def requeued(self) -> bool:
@@ -137,7 +137,8 @@ _OWN_OUTCOMES: Mapping[type[AttemptEnd], frozenset[str]] = {
     FailedAttempt: frozenset({"requeued", "failed", "canceled"}),
     ReleasedAttempt: frozenset({"released", "requeued", "failed", "canceled"}),
 }
-# The status of the job after an attempt without `end_status`, which an earlier release of Euterpe has ended.
+# Earlier releases of Euterpe did not store `end_status`. For such an attempt, this table gives the status of
+# the job by the outcome of the attempt.
 _STATUS_AFTER = {"succeeded": JobStatus.SUCCEEDED, "failed": JobStatus.FAILED, "canceled": JobStatus.FAILED}
 
 
@@ -162,7 +163,7 @@ _PRUNED = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.job_id.in_(_WANTED
 
 
 def missing_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, ReportRefusal]:
-    """Return the refusal for each of these jobs that does not exist."""
+    """Return a refusal for each id that belongs to no job."""
     if not job_ids:
         return {}
     ids = as_parameter({"id": job_id} for job_id in job_ids)

@@ -65,7 +65,7 @@ class ReportedStatus:
 
 @dataclass(frozen=True)
 class Advanced:
-    """The status of a job that its worker holds, and the end of the lease."""
+    """The status of a held job, and the end of its lease."""
 
     status: JobStatus
     lease_expires_at: int
@@ -92,7 +92,7 @@ class AttemptReports:
         A lease that has expired, but was not swept, is extended, too, because its worker is still the only
         owner.
         """
-        by_key = {_holding(beat.key): beat for beat in beats}  # only the last heartbeat of each attempt
+        by_key = {_holding(beat.key): beat for beat in beats}  # keep only the last heartbeat of each attempt
         with self._database.transaction() as connection:
             extensions = [Extension(*holding, beat.lease_ms) for holding, beat in by_key.items()]
             rows = self._transitions.jobs.heartbeat(connection, extensions, revive=True)

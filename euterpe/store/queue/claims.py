@@ -40,7 +40,7 @@ class ClaimedJob:
     claim_version: int
     worker_id: str
     lease_ms: int
-    lease_expires_at: int  # by the database's clock
+    lease_expires_at: int  # a time of the database's clock
     attempt_count: int
     max_attempts: int
     refresh_count: int

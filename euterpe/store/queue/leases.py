@@ -34,9 +34,9 @@ from euterpe.store.queue.transition import Shape, Transition
 # the batch, or None if no row of the batch has values.
 Columns = Callable[[Shape, Rows | None], Mapping[str, object]]
 
-# One statement writes all transitions that agree in these fields. They determine the text of the statement
-# (`Shape`) and its parameters, except the batch. Group by the fields themselves, because building a `Shape`
-# for each transition would take 3 % of a worker's time.
+# One statement writes all transitions that agree in these fields. The fields determine the text of the
+# statement (`Shape`) and its parameters, except the batch. Group by the fields themselves, because building a
+# `Shape` for each transition would take 3 % of a worker's time.
 _shared_fields = attrgetter("source", "target", "lane", "worker_id", "lease_ms", "raises_version", "attempts")
 # With `owners_differ`, each row of the batch has its own owner and lease, so transitions with different
 # owners share a statement.
@@ -47,7 +47,7 @@ _ANY_TIME_MS = 2**60
 
 
 class Holding(NamedTuple):
-    """The key of a row and the version of the caller's claim, which may be stale."""
+    """The key of a row and the version of the caller's claim. The claim may be stale."""
 
     key: str
     claim_version: int

@@ -172,7 +172,7 @@ class Outbox:
         ]
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
-        """Revoke expired leases; make those events ready that are due or whose receiver has recovered.
+        """Revoke expired leases; make events ready if they are due or if their receiver has recovered.
 
         Return the number of events that were changed.
         """

@@ -199,7 +199,7 @@ class Transition(NamedTuple):
         attempts: int = 0,
         context: EventContext | None = None,
     ) -> Self:
-        """Return a retry of a finished row: it is due now, and `attempts` is added to its attempt count."""
+        """Return a retry of a finished row, which is due now. Add `attempts` to its attempt count."""
         return cls(*fence, target, lane, attempts=attempts, delay_ms=0, context=context)
 
     @property

@@ -60,6 +60,6 @@ class HlsKeys:
             row.hls_key_encryption_version,
         )
         opened = json.loads(unseal(sealed, hls_keys_context(job.job_id, job.requester_id), self._keys))
-        if not opened.keys() >= set(names):  # the stored spec was changed
+        if not opened.keys() >= set(names):  # a key is missing, so somebody has changed the stored spec
             raise CannotDecrypt
         return {name: bytes.fromhex(opened[name]) for name in names}

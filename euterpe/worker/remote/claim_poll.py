@@ -30,7 +30,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _ABANDONED_S = 5.0
 _RELEASE_S = 2.0  # the time limit of a release; a failed release is tried again, or the lease expires
 _MOST_RELEASES = 16
-# With these errors, the server cannot use its keys. A claim treats them like an outage: the worker backs off.
+# These errors mean that the server cannot use its keys. A claim treats them like an outage: the worker backs
+# off.
 _KEY_ERRORS = (KeyProviderUnavailable, UnknownKek, UnknownFormat, CannotDecrypt)
 
 

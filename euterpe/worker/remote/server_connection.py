@@ -59,7 +59,7 @@ class ServerConnection:
 
         The future raises `ServerUnavailable` if there is no answer. Cancel the future to abort the request.
         """
-        with self._lock:  # no call may be scheduled after `_abort`, because it would never end
+        with self._lock:  # a call that is scheduled after `_abort` would never end
             if not self._closing.is_set():
                 return asyncio.run_coroutine_threadsafe(self._exchange(call), self._loop)
         refused: Future[ApiResponse] = Future()
@@ -112,7 +112,7 @@ class ServerConnection:
                         raise
                     return await self._request(call)
         except (httpx.RequestError, OSError) as error:  # asyncio.timeout raises an OSError, too
-            reason = str(error) or type(error).__name__  # a timeout has no text
+            reason = str(error) or type(error).__name__  # the text of a timeout error is empty
             raise ServerUnavailable(f"no answer from {self._host}: {reason}") from None
 
     async def _request(self, call: ApiRequest) -> ApiResponse:

@@ -38,10 +38,10 @@ def history(url: str) -> str:
 
 @pytest.fixture(scope="session")
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
-    """Return a function that makes the report of the same history in this process, without a database.
+    """Return a function that makes the expected report in this process: the same history, but no database.
 
-    The ages of waiting jobs and events depend on the time of the read, so this time is copied
-    from the other lake.
+    The ages of waiting jobs and events depend on the time of the read, so the function copies this time from
+    the lake that it gets.
     """
     folder = tmp_path_factory.mktemp("here")
     lake = Lake(folder / "lake")

@@ -78,7 +78,10 @@ def test_pieces_make_the_whole_and_twice_is_once(
 def test_an_ingest_that_finds_nothing_new_still_says_when_it_looked(
     store: Store, url: str, spark: SparkSession, lake: Lake
 ) -> None:
-    """Without `read_at`, an event that has waited for a day would look as new as the last row read."""
+    """`read_at` is the time of the last ingest.
+
+    Without it, an event that has waited for a day, and is the last row that was read, would have the age 0.
+    """
     enqueue(store, 1)
     ingest(spark, lake, url)
     first = lake.commit()

@@ -19,7 +19,10 @@ UNTIL_MS = 1_789_570_800_000
 
 
 def atoms_of(plan: HistoryPlan) -> list[Row]:
-    """Return one row of sums (an atom) for each 20 consecutive attempts. The mart uses Spark for this."""
+    """Return one row of sums (an atom) for each 20 consecutive attempts.
+
+    The mart computes these rows with Spark.
+    """
     blocks = [_block(plan, index) for index in range(plan.blocks)]
     return list(_atoms({name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}))
 

@@ -77,8 +77,8 @@ def test_the_waiting_that_was_seen_stands_beside_that_of_the_model(spark: SparkS
     facts = facts_of(spark, jobs=[*busiest, *quiet, starved, other], attempts=attempts)
     row = by(forecast.make(facts, Options(read_at=at(3.5))), "queue")["default"]
     assert values(row, "arrivals_per_hour", "still_waiting") == (12, 1)
-    # Twelve jobs arrived in the busiest hour. Eleven of them waited 0 to 10 seconds. One still waits after
-    # two hours.
+    # Twelve jobs arrived in the busiest hour. Eleven of them waited 0 to 10 seconds. One job still waits
+    # after two hours.
     assert row["p50_busiest_seconds"] == 5.5
     assert row["p95_busiest_seconds"] == pytest.approx(10 + 0.45 * (7_200 - 10))
     assert row["p50_waited_seconds"] == 10

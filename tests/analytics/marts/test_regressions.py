@@ -43,7 +43,7 @@ def test_a_planted_slowdown_and_a_planted_failure_are_found(spark: SparkSession)
     assert values(slower, "ffmpeg", "baseline") == ("9.1", "9.0.2")
     assert slower["change"] == pytest.approx(-0.1, abs=0.03)
     assert slower["after"] == pytest.approx(slower["before"] * (1 + slower["change"]))
-    assert slower["p_value"] <= 8 / 20_000  # no shuffle differs as much; Holm multiplies by 8
+    assert slower["p_value"] <= 8 / 20_000  # no shuffle has such a difference; Holm's factor is 8
     failing = rows["failing", "failure_rate"]
     assert values(failing, "count_before", "count_after") == (COUNT, COUNT)
     assert failing["change"] == pytest.approx(failing["after"] - failing["before"])

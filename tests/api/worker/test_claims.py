@@ -116,7 +116,7 @@ def test_a_claim_whose_answer_cannot_be_made_gives_its_jobs_back(
 def test_a_refused_claim_keeps_its_jobs_if_it_has_an_id(
     store: Store, worker: ContractWorker, monkeypatch: pytest.MonkeyPatch, *, claim_id: str | None
 ) -> None:
-    """A copy of the request may have been answered with the same jobs.
+    """If the claim has an id, a copy of the request may have been answered with the same jobs.
 
     No other request can get the jobs of a claim without an id, so these jobs are queued again.
     """

@@ -89,7 +89,8 @@ def test_unsealed_credentials_are_given_if_the_operator_allows_it(
     claimed = inline_worker.claim()
     answer = inline_worker.ok("credentials", **lease(claimed))
     assert CANARY in b64decode(answer["inline"]["storage"]).decode()
-    # A proxy on this machine adds the header when it forwards a call that it received without TLS.
+    # A proxy on this machine adds this header. The value `http` means that the proxy received the call
+    # without TLS.
     inline_worker.http.headers["x-forwarded-proto"] = "http"
     assert inline_worker.call("credentials", **lease(claimed)).status_code == 422
     inline_worker.http.headers["x-forwarded-proto"] = "https"
@@ -117,7 +118,10 @@ def test_a_worker_waits_for_newer_credentials(
 
 
 def test_a_refresh_that_reaches_nobody_is_counted(worker: ContractWorker, claimed: Document) -> None:
-    """`requester.example` has no address, so each call fails. After three failures, no call is left."""
+    """`requester.example` has no address, so each call fails.
+
+    After three failures, no further call is allowed.
+    """
     for left in (2, 1, 0, 0):
         answer = worker.ok("refresh", **lease(claimed), reason="forbidden", credential_version=1)
         assert answer == {"credential_version": 1, "advanced": False, "promised": False, "calls_left": left}

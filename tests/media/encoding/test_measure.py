@@ -1,4 +1,4 @@
-"""Tests of measurements: ffmpeg's log is parsed strictly, and a failure is handled like that of a command."""
+"""Tests of measurements: ffmpeg's log is parsed strictly, and a failure is handled like a failed command."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -34,7 +34,7 @@ def _damaged(name: str, number: int) -> Build:
     return lambda originals: damaged(originals(name), name, number)
 
 
-# These files name another file or a host, which no process may open.
+# These files name another file or a host. No process is allowed to open this file or to call this host.
 REFERENCES: Mapping[str, Build] = {
     f"{group}/{name}": build for group, builds in _REFERRING.items() for name, build in builds.items()
 }

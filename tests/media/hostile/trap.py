@@ -20,7 +20,7 @@ class Trap:
     _listener: socket.socket
 
     def sprung_by(self) -> list[str]:
-        """Return a sentence if the file was accessed since the last call, and another for the host."""
+        """Return a sentence for each target (file, host) that was accessed since the last call."""
         found = []
         with suppress(BlockingIOError):
             os.read(self._watch, 4096)
@@ -34,7 +34,7 @@ class Trap:
 @contextmanager
 def trap(folder: Path) -> Iterator[Trap]:
     """Yield a trap whose file is in `folder`. inotify reports each process that opens the file."""
-    path = folder / "outside.ts"  # a playlist may refer only to files with the extension of a media format
+    path = folder / "outside.ts"  # a playlist can refer only to files with the extension of a media format
     path.write_bytes(CANARY)
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -15,9 +15,9 @@ from tests.media.sources.colour_math import HLG, PQ, UNSPECIFIED, Colours, Tripl
 from tests.media.sources.colours import PATCHES, SDR_KINDS, hdr, hdr_greys, rgb, sdr
 
 TOLERANCE = 8
-# For a small untagged picture, players guess different primaries.
+# Players do not agree on the primaries of a small picture without tags.
 GUESS_TOLERANCE = 16
-# The tone mapping of HDR may change colours a little, but not make them dark.
+# The tone mapping of HDR is allowed to change colours a little, but must not darken them.
 HDR_TOLERANCE = 16
 MATRIX_NAMES = {1: "BT.709", 5: "BT.470 System B/G", 6: "BT.601", 9: "BT.2020 non-constant"}
 SHOWN = [(255 * red, 255 * green, 255 * blue) for red, green, blue in PATCHES]
@@ -27,7 +27,7 @@ CODECS = [codec.name for codec in codecs_for("video", "mp4")]
 
 
 def differences(found: Sequence[Triple], wanted: Sequence[Triple]) -> list[float]:
-    """Return, for each colour, the greatest difference between its found and its wanted components."""
+    """Return, for each colour, the greatest difference between a found component and the wanted component."""
     return [
         max(abs(a - b) for a, b in zip(one, other, strict=True))
         for one, other in zip(found, wanted, strict=True)

@@ -87,7 +87,7 @@ def dash(folder: Path) -> None:
 
 
 def film(path: Path) -> None:
-    """Check that the film is H.264 in SDR, begins with its index, and has no title of the source."""
+    """Check that the film is H.264 in SDR, begins with its index, and lacks the title of the source."""
     assert codecs(path) == [("h264", "und"), ("aac", "eng")]
     assert boxes(path).index(b"moov") < boxes(path).index(b"mdat")
     assert title(path) is None

@@ -59,7 +59,10 @@ def test_the_scores_are_those_of_the_finished_file(
 def test_the_pictures_that_are_left_out_do_not_change_the_score(
     sandbox: Sandbox, sources: Sources, tmp_path: Path, codec: str
 ) -> None:
-    """With VMAF alone, a filter leaves out pictures. With PSNR too, libvmaf itself skips these pictures."""
+    """With VMAF alone, a filter leaves out pictures.
+
+    If PSNR is measured too, libvmaf itself skips these pictures.
+    """
     scene = "size=160x90:rate=25:duration=4"
     scenes = f"testsrc2={scene}[a];mandelbrot=size=160x90:rate=25,trim=duration=4[b];testsrc={scene}[c]"
     joined = f"-filter_complex {scenes};[a][b][c]concat=n=3,format=yuv420p -c:v libx264 -crf 10"

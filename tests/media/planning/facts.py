@@ -1,4 +1,4 @@
-"""Facts of a usual source, short ways to plan outputs from it, and a strategy for all facts of sources."""
+"""Facts of a usual source, helpers that plan outputs from it, and a strategy for all facts of sources."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace

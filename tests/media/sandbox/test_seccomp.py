@@ -31,7 +31,7 @@ def errnos(answers: dict[str, int]) -> dict[str, str]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """Return a file of the worker that is beside the child's folder."""
+    """Return a file of the worker, next to the child's folder."""
     path = tmp_path / "outside"
     path.write_text("mine")
     path.chmod(0o600)

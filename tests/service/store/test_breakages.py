@@ -52,7 +52,7 @@ def without_condition(column: str) -> Iterator[None]:
 
 def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Insert outbox events after the commit of the transaction to which they belong."""
-    # The map is by thread, because services of other tests may run in this process.
+    # Each thread has its own list, because services of other tests may run in this process.
     late: defaultdict[int, list[Callable[[Database], object]]] = defaultdict(list)
     transaction = Database.transaction
     insert_events = EventWriter.insert

@@ -134,7 +134,10 @@ def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
 def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
-    """A process may have no free descriptors. If the wait opened one, it would fail like a claim."""
+    """A process may have no free descriptors.
+
+    A wait that opens a descriptor would then fail, as a claim does.
+    """
     while listener.wait(0.05):
         pass
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""The state of a job that the store writes after a failed attempt."""
+"""The state in which the store puts a job after a failed attempt."""
 
 import pytest
 

@@ -73,7 +73,7 @@ class FairShares:
             queues.c.queue.in_(sa.bindparam("names", expanding=True))
         )
         self._claimed: dict[str, int] = {}
-        self._missing: set[str] = set()  # queues that may have no row
+        self._missing: set[str] = set()  # the queues that perhaps have no row
         self._advanced_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -89,7 +89,7 @@ class FairShares:
 
         The jobs of a share get ascending ranks in the order of `jobs`. Without `past_cap`, a job of a
         requester with a cap gets the rank None, and its requester is not charged. Set `past_cap` if these
-        jobs have room under the cap. The shares in `also_locked` are locked, because the transaction may
+        jobs have room under the cap. The shares in `also_locked` are locked, too, because the transaction may
         charge them later, and on Postgres a transaction must lock all its shares in sorted order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
@@ -143,7 +143,7 @@ class FairShares:
         if reached is None:
             return
         written = connection.execute(self._advance, {"of_queue": queue, "reached": reached}).all()
-        if not written:  # another claim is writing or wrote a later time, or there is no row yet
+        if not written:  # another claim has locked the row or wrote a later time, or there is no row yet
             with self._lock:
                 self._claimed[queue] = max(reached, self._claimed.get(queue, 0))
                 self._missing.add(queue)

@@ -58,7 +58,7 @@ class JobPicker:
     def _most_urgent_jobs(
         self, connection: sa.Connection, queue: str, requester_id: str, turns: Sequence[AnyRow]
     ) -> list[AnyRow]:
-        """Return the requester's jobs with the highest priority, as many as there are jobs in `turns`.
+        """Return the requester's jobs with the highest priority: one job for each job in `turns`.
 
         Swap the ranks of these jobs with the ranks of the jobs in `turns`.
         """

@@ -20,7 +20,7 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import LeasedTable
 
-Range = tuple[str, str]  # the requester ids between two ids, which are both excluded
+Range = tuple[str, str]  # a range of requester ids between two bounds, which are both excluded
 
 _FIRST, _LAST = "", "\U0010ffff"
 

@@ -72,9 +72,10 @@ def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool
 def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """An end and an enqueue in one group may run at the same time.
+    """An end and an enqueue in one group can run at the same time.
 
-    Then the end of the old job may not see the new job, and the enqueue may still see the old job as running.
+    In this case, the end of the old job can miss the new job, while the enqueue still sees the old job as
+    running.
     """
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
@@ -97,8 +98,8 @@ def _work_one_at_a_time(process_pool: ProcessPool, store: Store, *, producers: S
 def test_a_step_that_many_processes_take_at_once_is_one_step(process_pool: ProcessPool, store: Store) -> None:
     """Check valid-transitions and event-per-transition.
 
-    Four processes share each claim, so the fence accepts all their writes, and only the status can refuse
-    one.
+    Four processes share each claim, so the fence accepts all their writes, and only the check of the status
+    can refuse a write.
     """
     enqueue(store, 100)
     jobs = store.inbox.claim("w1", 100)

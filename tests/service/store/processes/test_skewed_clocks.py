@@ -1,4 +1,4 @@
-"""Workers whose wall clocks are ten minutes fast or slow compete with others on one database."""
+"""Workers whose wall clocks are ten minutes fast or slow compete with other workers on one database."""
 
 from typing import Any
 from uuid import UUID

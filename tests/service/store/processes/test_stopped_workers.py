@@ -1,4 +1,4 @@
-"""Workers that are stopped (SIGSTOP) until their leases expire, and resume when others own their rows."""
+"""Workers are stopped (SIGSTOP) until their leases expire. They resume when other workers own the rows."""
 
 import pytest
 

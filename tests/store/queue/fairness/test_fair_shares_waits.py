@@ -1,4 +1,4 @@
-"""Waits of a small requester beside a large requester, on simulated slots (invariant `fair`).
+"""Waits of a small requester that shares simulated slots with a large requester (invariant `fair`).
 
 A job waits at most twice as long as without the large requester, plus the time of one running job.
 """
