@@ -91,7 +91,7 @@ class LogBudget(logging.Filter):
         return budget
 
     def _evict_one(self) -> None:
-        """Of the kinds of line without suppressed lines, evict the least recently logged one."""
+        """Evict the least recently logged kind of line that has no suppressed lines."""
         quiet = next((key for key, budget in self._budgets.items() if not budget.suppressed), None)
         if quiet is not None:
             del self._budgets[quiet]
