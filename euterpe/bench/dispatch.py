@@ -89,7 +89,7 @@ _JOBS_AT_ONCE = 100
 
 
 def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figure]:
-    """Return two figures: events per second of the dispatcher, compared with each of two bare senders."""
+    """Return the events per second of the dispatcher, compared with two senders without a database."""
     concurrency = installation.settings.outbox_concurrency
     with receiving() as receiver, installation.requester() as requester, installation.open() as store:
         jobs = events // _EVENTS_PER_JOB

@@ -192,8 +192,8 @@ class RemoteFleet:
     def replay(self, sample: int) -> int:
         """Restart the API, and report some ends again.
 
-        Then contradict each of these reports, which the API must refuse. The proxy records the answers to the
-        repeated ends. Return the number of these ends.
+        Then send a contradicting report for each of these ends. The API must refuse this report. The proxy
+        records the answers to the repeated ends. Return the number of these ends.
         """
         self.kill_api()
         self.api.address()

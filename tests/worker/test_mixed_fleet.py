@@ -227,7 +227,7 @@ def test_an_encoder_that_a_job_does_not_need_is_not_missed(
 
 
 class OlderPlane(StorePlane):
-    """The control plane of a worker of an older release, which does not know one field of the API's specs."""
+    """A control plane that adds to each spec a field that the worker, as an older release, does not know."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

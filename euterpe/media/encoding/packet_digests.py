@@ -76,7 +76,7 @@ def _digests(
 
 
 class _Uncopyable:
-    """Find a reason against a copy that only the packets of the stream show."""
+    """Check the packets of a stream for problems that prevent a copy, and that the headers do not show."""
 
     def __init__(self, stream: Stream) -> None:
         context = stream.codec_context

@@ -17,8 +17,8 @@ from euterpe.media.planning.tree import (
     output_of,
 )
 
-# Measuring two minutes of stereo takes 0.39 s of processor time. The unit of weights is an encode in full HD,
-# which takes 67 s for two minutes.
+# Measuring two minutes of stereo takes 0.39 s of processor time. Weights are relative to an
+# encode in full HD, which takes 67 s of processor time for two minutes of film.
 _COST = 0.006
 # The minimum sample rate for a measurement. A lower rate gives the same loudness, but a less exact true peak.
 _LEAST_RATE = 48_000

@@ -105,13 +105,13 @@ class Admission:
     # various requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs that have no group, or whose group no other transaction has locked."""
+        """Return the jobs without those of a group that another transaction has locked."""
         named = {row.job_id: (row.queue, row.requester_id, row.group_id) for row in rows if row.group_id}
         busy = self._busy_groups.among(connection, named.values())
         return [row for row in rows if named.get(row.job_id) not in busy]
 
     def _of_free_shares(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs whose requester's share no other transaction has locked."""
+        """Return the jobs without those of a requester whose share another transaction has locked."""
         busy = self._busy_shares.among(connection, [(row.queue, row.requester_id) for row in rows])
         return [row for row in rows if (row.queue, row.requester_id) not in busy]
 
