@@ -137,7 +137,7 @@ class IngestBench:
     def bits(self) -> list[Figure]:
         """Measure the ingest of the same new events into two lakes.
 
-        One lake has twice as many rows as the database, the other has none. Both lakes record that the
+        One lake has twice the rows of the database. The other lake has no rows. Both lakes record that the
         history was read up to the same position."""
         large, empty = Lake(self.root / "lake"), Lake(self.root / "empty")
         synthesize_lake(large, plan(self.sizes.database_jobs, seed=2), lambda _: None)

@@ -60,7 +60,7 @@ def _empty_folder(parser: argparse.ArgumentParser, folder: Path | None) -> Path:
 
 
 def _settings(folder: Path, s3: S3Server, collector: Collector) -> Settings:
-    """Return the settings of the server. They override the environment."""
+    """Return the settings of the server. These settings override the environment variables."""
     (folder / "work").mkdir()
     return load(
         database_url=f"sqlite:///{folder / 'euterpe.db'}",

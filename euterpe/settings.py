@@ -224,7 +224,7 @@ class Settings(BaseSettings):
     # The contract (§12) sets the limit of 25, for pods with little CPU.
     outbox_batch: Annotated[int, Field(ge=1, le=25)] = 10
     outbox_concurrency: Annotated[int, Field(ge=1, le=100)] = 5
-    outbox_poll_ms: Milliseconds = 1000  # the mean; each wait is random, 0.5 to 1.5 times this value
+    outbox_poll_ms: Milliseconds = 1000  # the mean pause; each pause is random, 0.5 to 1.5 times this value
 
     outbox_max_attempts: Attempts = 12
     outbox_retry_delays: RetryDelays = DeliverySchedule().delays_ms

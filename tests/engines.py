@@ -20,7 +20,7 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
-# Without an interval, sqld 0.24 checkpoints within a COMMIT and may lose a waiting writer from its queue.
+# Without an interval, sqld 0.24 checkpoints within a COMMIT and can lose a waiting writer from its queue.
 # Then all writers block for five seconds, and the server aborts the transaction of the next writer.
 _NO_AUTOCHECKPOINT = ("--checkpoint-interval-s", "3600")
 

@@ -20,7 +20,10 @@ def node_command(script: str | Path, *args: str | Path) -> list[str]:
 
 
 def node_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of this process and `env`, in which `require` finds the packages of ci/node."""
+    """Return the environment of this process with the variables of `env`.
+
+    In this environment, `require` finds the packages of ci/node.
+    """
     return {**os.environ, "NODE_PATH": str(NODE_MODULES), **(env or {})}
 
 

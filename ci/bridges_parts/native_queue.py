@@ -29,7 +29,7 @@ _ROUNDS = 3
 class Crew:
     """The clients of a measurement.
 
-    A single client waits for an fsync in each call. Several clients may share an fsync.
+    A single client waits for an fsync in each call. Several clients can share an fsync.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _lives_per_second(python: str, client: tuple[str, str], crew: Crew, jobs: in
 
 
 def _run_phase(programs: Sequence[subprocess.Popen[str]]) -> float:
-    """Start the next phase of all programs at once. Return the seconds of the slowest program."""
+    """Start the next phase of all programs at the same time. Return the seconds of the slowest program."""
     for program in programs:
         _read_line(program)
     for program in programs:
@@ -145,7 +145,7 @@ def _environment(kind: str) -> dict[str, str]:
 
 
 def _omniq_environment(folder: Path) -> Path:
-    """Make a virtual environment with OmniQ's client, which is under the GPL.
+    """Make a virtual environment that contains OmniQ's client. The licence of the client is the GPL.
 
     Return the path of its Python interpreter.
     """

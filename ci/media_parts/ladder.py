@@ -54,7 +54,7 @@ _CASCADE = (
 
 
 def _by_hand(source: str, graph: str) -> Sequence[str]:
-    """Return one command for the four rungs, with the preset, quality, caps and segments of Euterpe."""
+    """Return one command for the four rungs, with Euterpe's preset, quality, bit rate limits and segments."""
     rungs = [
         word
         for place, cap in enumerate(_CAPS)

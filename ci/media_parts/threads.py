@@ -8,7 +8,7 @@ from euterpe.bench.bare_ffmpeg import bare_command
 from euterpe.bench.figures import Figure
 
 _SECONDS, _ROUNDS = 8, 2
-# With its option and a capped bit rate, each encoder writes the same bytes for any number of threads.
+# With these options and a capped bit rate, the encoders write the same bytes for any number of threads.
 _SAME_BYTES = {"hevc": ":const-vbv=1", "av1": ":lp=1"}
 
 

@@ -26,8 +26,8 @@ _POLL_MS = 25_000  # the longest wait of a claim, as in Euterpe's own worker
 _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
-# The API limits the number of lookups of new API keys that run or wait for one client address. Above this
-# limit, the API answers 429. Many new workers together can reach the limit.
+# For each client address, the API limits how many lookups of new API keys run or wait at the same time. Above
+# this limit, the API answers 429. Many new workers together can reach the limit.
 _TOO_MANY = 429
 _LOST = 409  # the lease has expired, because the API or the fleet got too little CPU time
 
@@ -203,7 +203,10 @@ class Enqueuer:
         self.enqueued_at: dict[str, float] = {}  # time.perf_counter() of the call, by job
 
     async def run(self, per_second: float, seconds: float) -> None:
-        """Enqueue jobs at this mean rate for this time. Return when all these jobs are committed."""
+        """Enqueue jobs at the mean rate `per_second`, for `seconds`.
+
+        Return when all these jobs are committed.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         until = now + seconds

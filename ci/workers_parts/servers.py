@@ -33,7 +33,8 @@ _REQUEST = {
     "status_webhook_url": "https://requester.example/hook",
     "queue": QUEUE,
 }
-# The second column counts the transactions that write: Postgres gives a number to these transactions only.
+# The second column counts the transactions that write, because Postgres gives an id only to such
+# transactions.
 _TRANSACTIONS = """
 SELECT xact_commit, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM pg_stat_database WHERE datname = %s
@@ -99,7 +100,7 @@ class Postgres:
         for child in children(self.pid):
             try:
                 used += cpu_seconds(child)
-            except FileNotFoundError:  # the process has ended, so the next call counts it with its parent
+            except FileNotFoundError:  # the process has ended; the next call gets its time from the parent
                 continue
         return used
 
@@ -115,7 +116,10 @@ class Deployment:
     installation: Installation
 
     def _new_keys(self, count: int) -> list[str]:
-        """Return a new key for each worker. Call this before a measurement, which would count the inserts."""
+        """Return a new key for each worker.
+
+        Call this method before a measurement begins, because the measurement would count the inserts.
+        """
         with self.installation.open() as store:
             return [
                 store.requesters.create(f"worker-{number}", [Scope.WORKER]).api_key for number in range(count)

@@ -65,8 +65,8 @@ def percentile(values: Sequence[float], percent: int) -> float:
 def claims_in(log: str) -> int:
     """Return the number of queries for claimable jobs in the log of a Postgres server.
 
-    The server must log all statements.
-    A log entry may have several lines. Each line after the first begins with a tab.
+    The server must log all statements. A log entry can have several lines. Each line after the first begins
+    with a tab.
     """
     entries = log.replace("\n\t", " ").splitlines()
     # A sweep also locks rows with SKIP LOCKED, but only a claim reads whether the queue is paused.

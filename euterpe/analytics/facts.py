@@ -18,7 +18,7 @@ from euterpe.analytics.tables import ATTEMPT_FACTS, ATTEMPTS, DELIVERY_FACTS, JO
 class HistoryFrames(NamedTuple):
     """The history tables as DataFrames.
 
-    A job or an attempt may have several rows, one for each ingested version.
+    A job or an attempt can have several rows, one for each ingested version.
     """
 
     jobs: DataFrame
@@ -40,8 +40,8 @@ def facts(history: HistoryFrames) -> Facts:
     The caller caches these frames, because the marts read each frame several times.
     """
     names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
-    # Both frames are partitioned by job, so that the choice of versions, the sums and the joins need only one
-    # shuffle.
+    # The frames of jobs and attempts are partitioned by job, so that the choice of versions, the sums and the
+    # joins need only one shuffle.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
     jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
     attempts = _with_use(shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS))
@@ -70,7 +70,7 @@ def milliseconds(begin: str, end: str) -> Column:
 
 
 def latest_jobs(versions: DataFrame) -> DataFrame:
-    # Credentials are replaced without an event, so two versions of a job may have the same `event_sequence`.
+    # Credentials are replaced without an event, so two versions of a job can have the same `event_sequence`.
     # Then `updated_at` and `credential_version` decide which version is newer.
     return _latest(versions, ["job_id"], ["event_sequence", "updated_at", "credential_version"])
 
@@ -173,8 +173,8 @@ def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) -> DataFrame:
-    # Both frames are partitioned by event, so that the removal of duplicates, the join and the sums need only
-    # one sort.
+    # The frames of events and deliveries are partitioned by event, so that the removal of duplicates, the
+    # join and the sums need only one sort.
     happened = _wanted(events.repartition("event_id"))
     tried = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
     place = F.struct("claim_version", "ended_at", "delivery_id")

@@ -77,8 +77,8 @@ def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None
     """Copy the lake's earlier rows of jobs that the database no longer has, and drop all other earlier rows.
 
     Call this after the whole database was read again, because the lake's positions were invalid, for example
-    after a restore. The dropped rows belong to jobs that this ingest has read again. They must be dropped,
-    because the restore may have undone the changes that they show."""
+    after a restore. The dropped rows belong to jobs that this ingest has read again. These rows must be
+    dropped, because the restore may have undone the changes that they show."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

@@ -49,7 +49,7 @@ def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
 def equal_counts(one: int, other: int) -> float:
     """Return the two-sided p-value of the hypothesis that two Poisson counts have the same rate.
 
-    The test is an exact binomial test. Both periods have the same length.
+    The test is an exact binomial test. The counts come from two periods of the same length.
     """
     low, high = min(one, other), max(one, other)
     if low == high:

@@ -15,8 +15,8 @@ from math import ceil
 
 from euterpe.api.problems import ProblemCode, Refused
 
-# An address may send 30 wrong keys at once, and then one per second. This is enough for a fleet of clients
-# that all have the same wrong key.
+# An address may send 30 wrong keys at once, and then one per second. These numbers are enough for a fleet
+# of clients that all have the same wrong key.
 _BURST, _PER_S = 30, 1.0
 # Above the limit, a refusal is delayed by 1 s. At most 64 refusals per address are delayed at once, because
 # each delayed refusal occupies a connection.

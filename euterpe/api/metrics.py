@@ -1,4 +1,4 @@
-"""Prometheus metrics: HTTP requests of this process, current queue depth, sandbox layers, releases."""
+"""Prometheus metrics: HTTP requests of this process, current queue depth, sandbox layers, released jobs."""
 
 import time
 from collections import Counter as Tally
@@ -66,7 +66,7 @@ class Metrics:
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
-        if child is None:  # cache it: looking up the labels takes longer than counting
+        if child is None:  # cache the child: looking up the labels takes longer than counting
             child = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
             self._children[key] = child
         child[0].inc()

@@ -52,7 +52,7 @@ class _Call(Generic[T]):
 
 
 class _RequesterCalls:
-    """The calls of one requester that are not answered, and the number of threads that run them."""
+    """The unanswered calls of one requester, and the number of threads that run these calls."""
 
     def __init__(self, requester_id: str | None, most_threads: int) -> None:
         self.requester_id = requester_id
@@ -129,7 +129,7 @@ class StoreThreadPool:
     def _forget_idle(self, own: _RequesterCalls) -> None:
         """Forget a requester that has no calls and no threads.
 
-        Check both, because a thread can still run a call whose caller was canceled.
+        Check the threads, too, because a thread can still run a call whose caller was canceled.
         """
         if not own.under_way and not own.threads:
             self._requesters.pop(own.requester_id, None)

@@ -59,7 +59,10 @@ class ProblemTotals:
 
 
 class Rejects(AbstractContextManager["Rejects"]):
-    """The rejects file, with one line per error: CSV if the name ends with `.csv`, otherwise JSON lines."""
+    """The rejects file, with one line per error.
+
+    The format is CSV if the name of the file ends with `.csv`, and otherwise JSON lines.
+    """
 
     def __init__(self, path: Path, files: Sequence[File]) -> None:
         self._files = files

@@ -157,7 +157,7 @@ def profiles_named(names: Iterable[str]) -> Profiles:
 def read_request(row: Row, defaults: Document, profiles: Profiles | None = None) -> tuple[Document, JobSpec]:
     """Return the row's document and its spec. Raise `InvalidSpec` with every error of the row.
 
-    `profiles` are those of the service, by default the built-in ones.
+    `profiles` are the profiles of the service, by default the built-in profiles.
     """
     if row.flaws:
         raise InvalidSpec(row.flaws)

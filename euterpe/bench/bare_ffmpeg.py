@@ -5,7 +5,7 @@ from pathlib import Path
 from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.tree import Command, Plan
 
-# Options that only a worker needs, for open files and progress. A value follows each option.
+# The ffmpeg options for open files and progress, which only a worker needs. Each option has a value.
 _OF_A_WORKER = ("-fd", "-progress", "-protocol_whitelist")
 
 

@@ -30,7 +30,7 @@ _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
 def measure_black_holes(installation: Installation, *, seconds: float) -> Figure:
-    """Return the p99 of the delivery time to destinations that answer, while others are black holes.
+    """Return the p99 of the delivery time to destinations that answer, while other destinations never answer.
 
     `bare` is the p99 for the same destinations when there are no black holes."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
@@ -76,7 +76,7 @@ def _p99_ms(
 
 
 class _EventSource:
-    """A source of events at a fixed rate. It claims a job for each event, as a claim inserts an event."""
+    """A source of events at a fixed rate. It claims one job per event, because a claim inserts an event."""
 
     def __init__(self, store: Store, plan: LoadPlan) -> None:
         self._store, self._plan = store, plan

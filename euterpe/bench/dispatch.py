@@ -58,7 +58,7 @@ def with_tasks(url: str, bodies: Sequence[bytes], count: int, concurrency: int) 
 
 
 def _repeated(bodies: Sequence[bytes], count: int) -> Iterator[bytes]:
-    """Return an iterator that threads may share, because each `next` is a single C call under the GIL."""
+    """Return an iterator that threads can share, because each `next` is a single C call under the GIL."""
     return itertools.islice(itertools.cycle(bodies), count)
 
 

@@ -25,8 +25,10 @@ _ANSWER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """A template of requests: `before`, then a word, then `after`. The requests use the `words` in turn. If
-    there are no `words`, each request gets a unique word."""
+    """A template of requests. A request consists of `before`, one word and `after`.
+
+    The requests use the `words` in turn. If there are no `words`, each request gets a unique word.
+    """
 
     address: tuple[str, int]
     before: bytes

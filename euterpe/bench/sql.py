@@ -60,7 +60,7 @@ def _belongs_only_to(requester_id: str) -> sa.ColumnElement[bool]:
 def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
     """Yield the seconds that this thread spends in the `with` block, by kind of SQL statement.
 
-    At the end of the block, the rest of the time is added as the entry `Python`.
+    At the end of the block, the time outside SQL statements is added as the entry `Python`.
     """
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()

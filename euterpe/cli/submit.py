@@ -217,7 +217,7 @@ def _left(job_id: str) -> typer.Exit:
 
 
 def _show_warnings(client: Client, job_id: str) -> None:
-    """Print the warnings of a job that has succeeded. Its events do not contain them."""
+    """Print the warnings of a job that has succeeded. The events of the job do not contain warnings."""
     try:
         job = client.status(job_id)
     except ClientError as error:

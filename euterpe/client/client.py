@@ -23,7 +23,7 @@ class Client:
 
     A request that fails because of a lost connection, a busy server or a server error is retried with
     backoff, unless the repeated request could take effect a second time. `on_outage` is called with the first
-    error of each outage. If no retry is left or allowed, the method raises a `ClientError`.
+    error of each outage. If no further retry is allowed, the method raises a `ClientError`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Client:
         return self._follow(self._plans.canceled(job_id))
 
     def retry(self, job_id: str) -> Job:
-        """Queue a failed job again, while it has attempts left."""
+        """Queue a failed job again, if it has unused attempts."""
         return self._follow(self._plans.retried(job_id))
 
     def replace_credentials(

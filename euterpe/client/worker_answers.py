@@ -64,7 +64,7 @@ class AttemptEnd:
 class SealedSecrets:
     credential_version: int
     ciphertext: bytes
-    answered_at: float | None  # by the server's clock
+    answered_at: float | None  # the time of the answer, by the server's clock
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Beat:
-    """The heartbeat of one lease. `values` may have progress, eta_seconds, speed and timings."""
+    """The heartbeat of one lease. `values` may contain progress, eta_seconds, speed and timings."""
 
     lease: Lease
     values: Values = field(default_factory=dict)
@@ -91,7 +91,7 @@ def heartbeat(worker_id: str, beats: Sequence[Beat], *, is_urgent: bool = False)
 
 
 def advance(worker_id: str, lease: Lease, status: str, values: Values) -> ApiRequest:
-    """Return the request that advances the job to `status`. `values` may have source_info and warnings."""
+    """Return the request that advances the job to `status`. `values` may contain source_info and warnings."""
     return _post("advance", {"worker_id": worker_id, **lease.attempt, "status": status, **values}, _END_S)
 
 

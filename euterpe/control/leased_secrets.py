@@ -1,7 +1,7 @@
 """Answer a remote worker's questions about its job: its secrets, newer secrets, and rival jobs.
 
-The secrets are decrypted only when the owner of the lease asks for them, and immediately sealed to the public
-key of its worker.
+The secrets are decrypted only when the worker that owns the lease asks for them, and immediately sealed to
+the public key of this worker.
 """
 
 import json
@@ -72,7 +72,7 @@ class _RefreshResults:
     def of(self, call: object, refresh: Callable[[], Refreshed]) -> Refreshed:
         """Return the result of a call that may arrive several times.
 
-        Only the first copy of the call calls `refresh`. The later copies wait for its result.
+        Only the first copy of the call calls `refresh`. The later copies wait for the first one's result.
         """
         with self._lock:
             self._forget_old()
@@ -85,7 +85,7 @@ class _RefreshResults:
                 result.set_result(refresh())
             except BaseException as error:
                 with self._lock:
-                    self._results.pop(call, None)  # forget the error, so that a later copy tries again
+                    self._results.pop(call, None)  # so that a later copy of the call tries again
                 result.set_exception(error)
                 raise
         return result.result()

@@ -33,8 +33,8 @@ from euterpe.store.store import Store
 T = TypeVar("T")
 R = TypeVar("R")
 # The shortest time between two transactions with heartbeats. 1,000 workers send about 70 heartbeats per
-# second, so ten heartbeats share a transaction. Without this pause, 1.7 heartbeats shared a transaction on
-# average.
+# second, so ten heartbeats share a transaction. Without this pause, a transaction wrote 1.7 heartbeats
+# on average.
 _BEAT_PAUSE_S = 0.15
 # The shortest time between two transactions with ends of attempts. This pause is shorter than the pause for
 # heartbeats, because the workers wait for the answer. With 100 ends per second, three share a transaction.

@@ -37,7 +37,7 @@ from euterpe.store.store import Store
 class StorePlane:
     """A `ControlPlane` over the store. `listener` wakes the worker for new jobs; `close` closes it."""
 
-    heartbeat_interval_s: float | None = None  # None, because the worker has the settings of this process
+    heartbeat_interval_s: float | None = None  # None: the worker uses the settings of this process
 
     def __init__(
         self,

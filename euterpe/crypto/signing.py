@@ -55,7 +55,7 @@ class VerifiedHeaders:
 
 @dataclass(frozen=True)
 class VerifiedStandardHeaders:
-    """The headers of Standard Webhooks. All of them are signed."""
+    """The headers of Standard Webhooks. All these headers are signed."""
 
     timestamp: int
     event_id: str
@@ -195,7 +195,7 @@ def verify_standard(
     sent_at = _recent(timestamp, now, skew_seconds)
     given = (b64decode(v1[1]) for part in signatures.split(" ") if (v1 := _STANDARD_V1.fullmatch(part)))
     # Skip secrets that are valid only for the format `euterpe`: the sender chooses the format, so such a
-    # secret is no error here. If no key is left, no signature matches.
+    # secret is no error here. If all secrets are skipped, no signature matches.
     keys = [key for secret in _usable(secrets) if (key := _standard_key_or_none(secret))]
     if not _any_match(_standard_macs(keys, event_id, timestamp, body), given):
         raise BadSignature

@@ -10,9 +10,9 @@ from euterpe.store.queue.outbox import ClaimedEvent
 
 # If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
-# The same limit for a receiver whose health is not `PROVEN`. This limit is shorter, because dead receivers
-# occupy the slots for trials. When five of fifty receivers were dead, each first delivery to another receiver
-# waited for a quarter of a second.
+# For a receiver whose health is not `PROVEN`, the limit is shorter, because dead receivers occupy the slots
+# for trials. When five of fifty receivers were dead, each first delivery to another receiver waited for a
+# quarter of a second.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
 # gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.
@@ -21,12 +21,12 @@ _FIRST_PROBE_S, _LONGEST_PROBE_S = 5.0, 300.0
 # After this many error answers in a row the receiver counts as refusing. A success resets the count, so a
 # receiver that refuses only a few of its events does not count as refusing.
 _REFUSING_AFTER = 5
-# After an outage of at least this length, waiting events are sent early. After a shorter outage, these events
-# are due soon anyway. Without this limit, a few events that always time out would be sent again after each
-# success of other events.
+# After an outage of at least this length, waiting events are sent early. After a shorter outage, the waiting
+# events are due soon anyway. Without this limit, a few events that always time out would be sent again after
+# each success of other events.
 _OUTAGE_S = 300.0
-# For this time after an outcome, the stored state does not replace the state in memory, because the outcome
-# may not be stored yet. Normally an outcome is stored within milliseconds.
+# For this time after an outcome, the stored state does not replace the state in memory, because the stored
+# state can be older than the outcome. Normally an outcome is stored within milliseconds.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -100,7 +100,8 @@ class Destination:
     def load_known(self, known: KnownOrigin | None, now: float) -> None:
         """Load the stored state, which other dispatchers and earlier runs have written.
 
-        Keep the state in memory if the destination is proven, or if its last outcome may not be stored yet.
+        Keep the state in memory if the destination is proven, or if the stored state can be older than the
+        last outcome.
         """
         if self.health is Health.PROVEN or now - self.last_outcome_at < _UNWRITTEN_S:
             return

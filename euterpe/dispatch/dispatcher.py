@@ -1,7 +1,7 @@
 """The webhook dispatcher: claims events from the outbox, sends signed webhooks, and settles the results.
 
-One thread claims events and starts sends. The threads of a pool send. One thread settles the results, and
-another thread extends the leases.
+One thread claims events and starts sends. The threads of a pool make the sends. One thread settles the
+results, and another thread extends the leases.
 """
 
 import threading
@@ -79,7 +79,7 @@ class Dispatcher:
         self._keys = KeysPause(keys_pause_s, time.monotonic)
         # This lock guards the scheduler, the pause and the two fields below the lock.
         self._lock = threading.Lock()
-        self._outbox_has_more = False  # True if the last claim was full
+        self._outbox_has_more = False  # True if the last claim got a whole batch
         self._skipped: Set[str] = frozenset()  # requesters that the last claim skipped
         self._failed_claims = 0  # the number of failed claims in a row
         self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
@@ -237,7 +237,7 @@ class Dispatcher:
             send = self._finish(send, delivery, outcome)
 
     def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Outcome | None]:
-        """Return the delivery, if any, and its outcome for the health of the receiver.
+        """Return the delivery to record, if any, and the outcome that updates the receiver's health.
 
         The outcome is None if the event has to wait because the database or the key provider is unavailable.
         """

@@ -32,7 +32,7 @@ class KeysPause:
         return 0.0 if self._until is None else max(0.0, self._until - self._clock())
 
     def begin(self) -> bool:
-        """Record that a send got no key. Return whether this begins an outage."""
+        """Record that a send could not get its webhook secrets. Return whether an outage begins now."""
         if self._until is not None:
             return False  # the pause runs already: the send was a trial, or began before the outage
         self._start_pause()
@@ -51,12 +51,12 @@ class KeysPause:
         return True
 
     def take_start(self) -> bool:
-        """Return whether a send may start now. In an outage, this call uses up the trial."""
+        """Return whether a send may start now. During an outage, return True only once after each pause."""
         may_start, self._is_trial_left = self._until is None or self._is_trial_left, False
         return may_start
 
     def end(self) -> bool:
-        """Record that a send got its keys. Return whether this ends an outage."""
+        """Record that a send got its webhook secrets. Return whether an outage ends now."""
         was_on, self._until, self._is_trial_left = self.is_on, None, False
         return was_on
 

@@ -266,6 +266,6 @@ def retry_after_ms(value: str | None, now: float) -> int | None:
         date = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
-    if date.tzinfo is None:  # "-0000" is UTC without a known time zone
+    if date.tzinfo is None:  # the zone "-0000" means UTC
         date = date.replace(tzinfo=UTC)
     return max(0, int((date.timestamp() - now) * 1000))

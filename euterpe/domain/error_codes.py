@@ -14,7 +14,7 @@ class RetryClass(StrEnum):
     THROTTLED = "throttled"  # Try again after a longer backoff.
     CREDENTIALS = "credentials"  # Refresh the credentials, then try again (contract §7).
     PERMANENT = "permanent"  # The job stays in `failed`, and a person may retry it.
-    UNRECOVERABLE = "unrecoverable"  # No retry can help, so the job is a dead letter at once.
+    UNRECOVERABLE = "unrecoverable"  # No retry can help, so the job becomes a dead letter immediately.
 
 
 class Fault(StrEnum):

@@ -111,5 +111,5 @@ class RefreshResult(StrEnum):
 
     ADVANCED = "advanced"  # Newer credentials are stored.
     PROMISED = "promised"  # The requester will send newer credentials.
-    FAILED = "failed"  # The requester sent no credentials. A later call may succeed.
+    FAILED = "failed"  # The requester sent no credentials. A later call can succeed.
     REFUSED = "refused"  # The job has no refresh_url, or its refresh budget is spent.

@@ -137,11 +137,11 @@ def exactly_one_with(other: str) -> AfterValidator:
 
 
 def exactly_one_schema(one: str, other: str) -> dict[str, Any]:
-    """Return the rule of `exactly_one_with` as JSON Schema. A field that is null counts as left out.
+    """Return the rule of `exactly_one_with` as JSON Schema. A null field is treated as absent.
 
     The rule uses `if` and not `oneOf`: client generators ignore `if`, but would turn `oneOf` into a union of
-    two types. Without `additionalProperties`, Redocly's check of the examples would allow only one property
-    in each part of the rule.
+    two types. Each part of the rule names one property and sets `additionalProperties`. Otherwise
+    Redocly's check of the examples would reject all other properties.
     """
 
     def field(name: str, schema: dict[str, Any]) -> dict[str, Any]:

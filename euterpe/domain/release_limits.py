@@ -66,7 +66,7 @@ class ReleaseLimits:
         """Return whether the attempt is charged. `code` is None for a release without a reason.
 
         The contents of `earlier` depend on the code. For a code of `LIMITED_CODES`, `earlier` has all
-        releases of the job with any of these codes: when only releases after the last charged attempt
+        releases of the job with any of these codes. When only the releases after the last charged attempt
         counted, a job with a budget of three attempts ran eighteen times. For a code of `BOUNDED_CODES`,
         `earlier` has the releases with this code since the last charged attempt. For any other code,
         `earlier` has all releases since the last charged attempt. Older releases do not count in these two
@@ -111,6 +111,6 @@ class ReleaseLimits:
         return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)
 
     def least_pause_ms(self, given_back: int, draw: float) -> int:
-        """Return the lower bound of the pause after a release without a reason or with a requested pause."""
+        """Return the least pause after a release that gives no reason, or that asks for a certain pause."""
         later = given_back - self.most_without_pause
         return 0 if later < 0 else self.pause_ms(later, draw)

@@ -112,8 +112,8 @@ def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
 def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
     """Return the lane of a new job.
 
-    A job that would be ready, but has no rank, is capped: its requester has a cap, and only the sweep admits
-    such jobs.
+    A job without a rank gets the lane `capped` instead of `ready`. The requester of such a job has a cap, and
+    only the sweep moves the job to `ready`.
     """
     lane = lane_when_queued(group_id, delay_ms)
     return Lane.CAPPED if lane is Lane.READY and rank is None else lane

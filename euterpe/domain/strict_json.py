@@ -78,7 +78,7 @@ def _flaw_of_number(number: float) -> str | None:
 def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc, object]]:
     """Yield `value` and the values inside it, without recursion, up to a maximum depth and number.
 
-    The limits are needed, because `value` may be nested 100,000 deep, contain itself, or refer to a few lists
+    The limits are needed, because `value` can be nested 100,000 deep, contain itself, or refer to a few lists
     so often that it expands to 2^32 values.
     """
     found: list[tuple[Loc, object]] = [((), value)]

@@ -110,8 +110,8 @@ class Egress:
         """Return a copy of this egress whose requests last no longer than `seconds_left()`.
 
         `seconds_left` is called before each request, and may raise to prevent the request. The copy shares
-        the idle connections. Clean-up uses the original egress, which is the attribute `unbounded` of the
-        copy.
+        the idle connections. The attribute `unbounded` of the copy is the original egress, which can clean
+        up after the time is over.
         """
         bounded = copy(self)
         bounded._seconds_left = seconds_left
@@ -164,7 +164,7 @@ class Egress:
         pace: TransferPace | None = None,
         on_wait: OnWait | None = None,
     ) -> Iterator[OpenResponse]:
-        """Yield the streamed response. Raise if it is slower than `RequestLimits` or `pace` allows.
+        """Yield the streamed response. Raise if the response is slower than `RequestLimits` or `pace` allows.
 
         `on_wait` is called during waits for the response, and may raise to end the request.
         """
@@ -211,7 +211,8 @@ class Egress:
             target.url,
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in lines.items()],
             content=content,
-            extensions={"timeout": {"read": limits, "write": limits}},  # httpcore passes them to the stream
+            # httpcore passes the limits to the stream.
+            extensions={"timeout": {"read": limits, "write": limits}},
         )
         connection = self._idle.take(target.origin) or self._connect(target, limits)
         with _translate_errors(limits):

@@ -75,8 +75,8 @@ class RequestLimits:
     def ticks(self) -> Iterator[float]:
         """Begin a wait. Yield the number of seconds for which the caller may block, one part after another.
 
-        Before each further part, this generator calls `on_wait`. It raises when the wait has reached its
-        limit.
+        Before each further part, this generator calls `on_wait`. The generator raises when the wait has
+        reached its limit.
         """
         left = self.begin_wait()
         while self._on_wait is not None and left > self._tick_s:
@@ -119,7 +119,7 @@ class RequestLimits:
                 transfer.add(self.clock() - began, 0)
 
     def timeout(self) -> EgressTimeout:
-        """Return the error for a wait that moved no byte, and add the wait to the pace of the transfer."""
+        """Return the error for a wait that moved no byte, and count the wait in the pace of the transfer."""
         if self._transfer is not None:
             self._transfer.add(self.clock() - self._began, 0)
             if self._transfer.is_too_slow:

@@ -25,7 +25,7 @@ class GuardedStream(httpcore.NetworkStream):
     def __init__(self, sock: socket.socket, clock: Clock = time.monotonic) -> None:
         self._sock, self._clock = sock, clock
         self._dialled = clock()
-        self._head: bytes | None = None  # the head of the request that is being written
+        self._head: bytes | None = None  # the head of a request, until the next write sends it
 
     def read(self, max_bytes: int, timeout: Any = None) -> bytes:
         limits: RequestLimits = timeout

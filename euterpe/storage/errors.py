@@ -10,7 +10,7 @@ from euterpe.domain.retry import JobError, classify_status
 
 
 class SideCode(StrEnum):
-    """Kinds of storage errors that may occur both for a source and for an output.
+    """Kinds of storage errors that can occur for a source and for an output.
 
     For each kind there are two error codes: one for the source and one for the output.
     """
@@ -88,9 +88,9 @@ class StorageUnreachable(StorageError):
 
 # S3 returns these codes with status 400.
 _STALE_CREDENTIALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-# Reasons of S3 after which a retry may succeed. S3 returns NoSuchUpload with 404 when a client repeats the
-# completion of an upload because the first response was lost. S3 refuses one of two concurrent conditional
-# writes with ConditionalRequestConflict.
+# Error codes of S3 after which a retry can succeed. S3 returns NoSuchUpload with 404 when a client repeats
+# the completion of an upload because the first response was lost. S3 refuses one of two concurrent
+# conditional writes with ConditionalRequestConflict.
 _PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload", "ConditionalRequestConflict"})
 
 _NOT_FOUND = {

@@ -1,4 +1,4 @@
-"""Replace a file by an atomic rename without a lock, so that a stopped worker does not block others.
+"""Replace a file by an atomic rename without a lock, so that a stopped worker blocks no other worker.
 
 The worker first links the new file under a name that contains the claim (`.euterpe-JOB-CLAIM-….part`), then
 checks the fence, and then renames the file. Before a later claim of the same job publishes, it removes the
@@ -76,7 +76,10 @@ class FileReplacement:
     def publish(
         self, part: Part, name: str, where: str, sha256: str, before_publish: Callable[[], None]
     ) -> None:
-        """Check the fence and rename the new file. Raise `output_conflict` if others keep changing `name`."""
+        """Check the fence and rename the new file.
+
+        Raise `output_conflict` if other writers change `name` during each try.
+        """
         for _ in range(_PUBLISH_TRIES):
             found = self._read_state(part.folder, name, part)
             if self._owner is not None:

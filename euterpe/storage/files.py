@@ -104,7 +104,7 @@ class FileDestination:
         on_chunk: OnChunk,
         sent: SentFile | None = None,
     ) -> Stored:
-        del content_type, sent  # a file system stores no content type, and nothing is sent early
+        del content_type, sent  # a file system stores no content type, and no file is sent early
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
         outgoing = Outgoing(file, on_chunk)
@@ -147,7 +147,7 @@ def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tu
     path = path_of(url)
     root = policy.root_of(path)
     if root is None:
-        advice = f"{ROOT_ADVICE} on the worker"  # the roots of the API may differ
+        advice = f"{ROOT_ADVICE} on the worker"  # the API may allow other roots
         raise MissingStorage(ErrorCode.STORAGE_ROOT_MISSING, f"{url}: {advice}", side=side)
     if root == path or ".." in path.parts:
         raise StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{url}: {ROOT_ADVICE}", side=side)
@@ -185,7 +185,7 @@ def _open_root(where: str, side: Side, root: Path) -> int:
 
 
 def require_root(policy: StoragePolicy, url: str, side: Side) -> None:
-    """Raise `MissingStorage` if the settings do not allow the folder of the URL, or it does not exist."""
+    """Raise `MissingStorage` if the settings forbid the folder of the URL, or if its root does not exist."""
     root, _ = _below_a_root(policy, url, side)
     os.close(_open_root(url, side, root))
 

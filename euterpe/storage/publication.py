@@ -8,8 +8,8 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.storage.errors import StorageError
 from euterpe.storage.transfer import Stored
 
-# HTTP dates are rounded to whole seconds. So an object from the same second as the start of the attempt may
-# be older than the attempt.
+# HTTP dates are rounded to whole seconds, so the age of an object can be wrong by up to a second. An object
+# that seems to be younger than the attempt by less than this time can be older than the attempt.
 _GRAIN_S = 1.0
 
 
@@ -70,7 +70,7 @@ class Owner:
         An older object is replaced, so that a job may run again with the same output prefix. Two jobs that
         make the same bytes do not conflict either, because both report their output correctly. For a job that
         is not in this database, compare two ages: the age of the object by the store's clock, and the age of
-        the attempt by our clock. Ages are compared because clock skew has no effect on them.
+        the attempt by our clock. Clock skew has no effect on ages.
         """
         if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return

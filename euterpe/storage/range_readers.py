@@ -28,9 +28,9 @@ class ParallelFetch:
     # Ranges are used only if the front request alone would need at least this long for the rest of the
     # source. A fast store needs no parallel requests.
     from_s: float = 1.0
-    # Ranges are used only if the front request alone would need at least this many request latencies for the
-    # rest of the source. `rclone serve s3` computes the hash of the object before each response: with a
-    # request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
+    # Ranges are used only if the front request alone would need at least this many times the latency of a
+    # request for the rest of the source. `rclone serve s3` computes the hash of the object before each
+    # response: with a request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
     from_latencies: float = 2.0
     # The time for measuring the speed of the front request before the first range.
     settle_s: float = 0.25

@@ -66,8 +66,9 @@ class SourceObject:
                 self._fetch(_Fetch(file, max_bytes, ranges, on_chunk))
             except StorageError as error:
                 if error.code is ErrorCode.SOURCE_CHANGED and file.has_ranges:
-                    # A single request would have continued with the old object, so the requester must not see
-                    # an error because of our ranges. Fetch the new object in another attempt.
+                    # Without ranges, a single request would have continued with the old object, so the
+                    # requester must not see an error because of our ranges. Fetch the new object in another
+                    # attempt.
                     raise error.with_class(RetryClass.TRANSIENT) from None
                 raise
         if file.front == 0:
@@ -150,9 +151,9 @@ class SourceObject:
                 )
 
     def _not_resumed(self, broken: StorageUnreachable) -> StorageError:
-        """Return the error for a broken fetch without an ETag: the rest may belong to another object.
+        """Return the error for a broken fetch of a source without an ETag.
 
-        The next attempt fetches the source from its first byte.
+        The missing bytes may belong to another object, so the next attempt begins with the first byte.
         """
         problem = str(broken).removeprefix(f"{self._reader.where}: ")
         return StorageError(

@@ -93,8 +93,8 @@ class RangeReader(Reader, Protocol):
     ) -> AbstractContextManager[Iterator[bytes]]:
         """Yield the bytes from `start` to before `end` of the object that `expect` describes.
 
-        Raise `SOURCE_CHANGED` when the headers announce another range or object. `pace` does not count the
-        bytes.
+        Raise `SOURCE_CHANGED` when the headers announce another range or object. `pace` does not count
+        these bytes.
         """
         ...
 

@@ -68,9 +68,9 @@ class Store:
 
         A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, and for
         `outage_grace_ms` after an outage of the database, no expired lease is revoked. During this time each
-        running worker can revive its leases. `outage` recognises the outages. `shares` builds the object that
-        ranks jobs for claims. A benchmark passes a different function, to compare the fair order with
-        another order.
+        running worker can revive its leases. `outage` detects outages of the database. `shares` builds the
+        object that ranks jobs for claims. A benchmark passes a different function, to compare the fair order
+        with another order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s, outage=outage)
         try:

@@ -88,7 +88,7 @@ def requester_name(number: int) -> str:
 def requester_id(number: int) -> str:
     """Return a requester's id.
 
-    It is the same in every history, so two histories in one store share requesters.
+    The id is the same in every history, so two histories in one store share requesters.
     """
     return f"{_ID}{number:012x}"
 

@@ -20,7 +20,7 @@ class EncodeProfile(NamedTuple):
     kbit_per_second: float  # total of all outputs
     outputs: int
     vmaf: float | None  # mean score
-    failing: float  # factor on the probability that ffmpeg fails
+    failing: float  # the factor by which the probability of a failure of ffmpeg is multiplied
 
 
 PROFILES = (

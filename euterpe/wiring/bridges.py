@@ -121,7 +121,7 @@ class RunningBridges:
         self._ready.result()
 
     def stop(self) -> None:
-        """Drain: hand back the jobs that have no report yet. Then close all connections."""
+        """Drain: return the jobs without a report to their foreign queues. Then close all connections."""
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()

@@ -3,7 +3,7 @@
 A table has the fields of `credentials` in a job. Secrets are not written into the file: each field may be
 replaced by a field with the suffix `_env`. For example, `access_key_id_env` names the environment variable
 that contains the access key id. `requesters` lists the names of the requesters that may use the profile.
-`prefixes` lists the beginnings of the URLs for which it may be used.
+`prefixes` lists the beginnings of the URLs for which the profile may be used.
 """
 
 import os

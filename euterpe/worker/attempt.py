@@ -126,7 +126,7 @@ class Attempt:
                 assert_never(verdict)
 
     def _hand_back(self, reason: JobError) -> None:
-        """Release the job without a charge. After too many releases, the control plane makes a charge."""
+        """Release the job without a charge. After too many releases, the control plane charges the job."""
         end = self._recorder.release(self._meter.document("final"), reason)
         self._is_requeued = end in (End.RELEASED, End.REQUEUED)
 

@@ -27,8 +27,8 @@ _HANGS_S = 60.0
 # An attempt waits at most this long for the key provider. The attempt does not fail at once, because a
 # restart of the key provider must not waste the work of a long attempt.
 _KEYS_WAIT_S = 60.0
-# An attempt waits at most this long for a refused API key to be accepted again: two leases of the usual 60 s.
-# Without this limit, the attempts of a revoked key would keep their slots up to their deadlines.
+# An attempt waits at most this long for a refused API key to be accepted again: twice the default lease of
+# 60 s. Without this limit, the attempts of a revoked key would keep their slots up to their deadlines.
 _REFUSED_KEY_WAIT_S = 120.0
 R = TypeVar("R")
 Clock = Callable[[], float]
@@ -137,7 +137,7 @@ class AttemptControl:
         """Return the result of `call`.
 
         While the control plane or the key provider is unavailable, retry with backoff until the attempt's
-        deadline. A wait for the key provider ends earlier: after `keys_wait_s` (None means the attempt's own
+        deadline. A wait for the key provider ends earlier: after `keys_wait_s` (None means the default
         limit), or when the attempt must stop. Raise `LeaseLost` if the API key of the worker stays refused.
         """
         keys_until = self.clock() + (self._keys_wait_s if keys_wait_s is None else keys_wait_s)

@@ -27,8 +27,9 @@ R = TypeVar("R")
 class RefreshTimings:
     """Durations of the refresh of credentials, in seconds."""
 
-    promise_s: float = 60.0  # the longest wait for credentials that the requester's response promised
-    look_every_s: float = 0.5  # the pause between two reads during this wait
+    # The longest wait for new credentials after the requester's response has promised them.
+    promise_s: float = 60.0
+    look_every_s: float = 0.5  # the pause between two reads during the wait for promised credentials
     # The pause after a call that returned no new credentials. The pause doubles each time, so that the
     # requester's service has time to restart.
     first_pause_s: float = 1.0
@@ -108,10 +109,10 @@ class CredentialAccess:
         return credentials.expires_at / 1000 - now < self._timings.expires_soon_s
 
     def _refresh_early(self) -> None:
-        """Refresh credentials that expire soon. Skip this while the key provider is unavailable.
+        """Refresh credentials that expire soon. While the key provider is unavailable, do nothing.
 
         The old credentials are still valid. If the old credentials expire during the work, storage refuses
-        them. The refresh after this refusal waits for the key provider.
+        them. After this refusal, another refresh waits for the key provider.
         """
         try:
             self._refresh("expiring")
@@ -126,7 +127,7 @@ class CredentialAccess:
         budget is for refusals by storage.
         """
         pause = self._timings.first_pause_s
-        # A wait for the keys would use up the time that expiring credentials have left.
+        # During a wait for the keys, credentials that expire soon could expire.
         keys_wait_s = 0.0 if reason == "expiring" else None
         while not self._load_newer(keys_wait_s):
             self._control.check()
@@ -146,7 +147,7 @@ class CredentialAccess:
     def _await_newer(self) -> bool:
         """Wait for the newer credentials that the response contained or promised.
 
-        Return whether they arrived.
+        Return whether these credentials arrived.
         """
         until = time.monotonic() + self._timings.promise_s
         while not self._load_newer():

@@ -46,9 +46,9 @@ class EarlyUploads:
     """A thread that sends the files given to `offer`. Use it as a context manager.
 
     If a file cannot be sent now, the upload at the end of the attempt sends it or reports the error. Refused
-    credentials are not refreshed, because the upload at the end may need all the refreshes that an attempt
-    has. At the end of the block, the thread removes the unpublished bytes from the store. The block waits for
-    this removal for at most `end_wait_s`.
+    credentials are not refreshed, because the upload at the end may need the whole refresh budget. At the end
+    of the block, the thread removes the unpublished bytes from the store. The block waits for this removal
+    for at most `end_wait_s`.
     """
 
     def __init__(

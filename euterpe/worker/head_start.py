@@ -89,9 +89,9 @@ class SourcePipe:
 
     @contextmanager
     def reader(self) -> Iterator[int]:
-        """Yield the reading end. A thread writes to the other end until the block ends."""
+        """Yield the reading end. A thread writes to the pipe until the block ends."""
         reading, writing = os.pipe()
-        with suppress(OSError):  # the system may not allow a larger pipe
+        with suppress(OSError):  # the system can refuse a larger pipe
             fcntl(writing, F_SETPIPE_SZ, _PIPE_BYTES)
         # With the context, log lines of the thread have the fields of the attempt.
         feed = partial(copy_context().run, self._feed, writing)
@@ -249,7 +249,7 @@ class HeadStart:
         return False
 
     def _plan_of_beginning(self, file: SourceFile) -> Plan | None:
-        """Probe the beginning of the source, and return the first command of its plan as a plan.
+        """Probe the beginning of the source, and return a plan with only the first command.
 
         Return None if the beginning is not enough, or if the first command cannot read a pipe.
         """

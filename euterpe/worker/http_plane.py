@@ -111,8 +111,8 @@ class HttpPlane:
             return True
         for _ in range(_PROOFS):
             self._beats.send([(held, None)], is_urgent=True)
-            # A heartbeat proves the claim for a time that is counted from the sending of the heartbeat. The
-            # answer may come after this time has passed, because the time limit of the request does not
+            # An accepted heartbeat proves the claim until a fixed time after the heartbeat was sent. The
+            # answer may come after this time, because the time limit of the request does not
             # count the time for which the machine was suspended.
             if held.is_lost or held.may_publish(self._clock()):
                 return not held.is_lost
@@ -133,7 +133,7 @@ class HttpPlane:
     def advance(
         self, job: LeasedJob, source: JobStatus, target: JobStatus, values: Mapping[str, Any]
     ) -> bool:
-        del source  # not needed: the server reads the status itself, and accepts a repeated step
+        del source  # the server reads the status itself, and accepts a repeated step
         return self._write(job, worker_calls.advance(self._worker_id, _lease(job), target, values))
 
     def succeed(

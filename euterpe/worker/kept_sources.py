@@ -17,7 +17,7 @@ from euterpe.storage.transfer import ObjectInfo
 
 _log = structlog.get_logger(__name__)
 _FOLDER = "kept"
-# The longest pause between two attempts, with the default settings.
+# A source is kept for this time: the longest pause between two attempts with the default settings.
 KEEP_S = 900.0
 # The kept sources take at most this part of the free space, because other workers on the same disk count them
 # as used space.
@@ -36,8 +36,8 @@ class Disk(Protocol):
 class FileState:
     """The identity of a file and the times of its last changes.
 
-    Every write changes the ctime, even a write through a memory mapping or a hard link. No
-    system call can set the ctime.
+    Every write changes the ctime, even a write through a memory mapping or a hard link. No system call can
+    set the ctime.
     """
 
     inode: tuple[int, int]

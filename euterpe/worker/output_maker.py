@@ -26,10 +26,11 @@ from euterpe.worker.tools import Tools
 
 _log = structlog.get_logger(__name__)
 # The encode has its own timeout, but only as a fallback: in every phase, `AttemptControl.check` should report
-# the timeout first. So the encode gets this many seconds more than the attempt has left.
+# the timeout first. So the encode's timeout ends this many seconds after the attempt's timeout.
 _EXTRA_ENCODE_S = 5.0
-# The errors of the verification that reading from a pipe may have caused. After any other error, a second
-# encode would not help: the quality would be just as low, and a fault of the worker releases the job anyway.
+# If the verification finds one of these errors, the cause can be the pipe from which ffmpeg read the source.
+# After any other error, a second encode would not help: the quality would be just as low, and a fault of the
+# worker releases the job anyway.
 _CAUSED_BY_PIPES = (ErrorCode.OUTPUT_TRUNCATED, ErrorCode.OUTPUT_UNDECODABLE)
 
 
@@ -121,7 +122,7 @@ class OutputMaker:
         return self._encode_and_verify(work, work.planned, self._on_progress)
 
     def _go_on(self, work: EncodeWork) -> MadeOutputs:
-        """Run the other commands. The first command has run during the fetch."""
+        """Run all commands except the first one, which has run during the fetch."""
         first, *others = work.planned.commands
         _log.info("early_encode_kept")
         self._cpu_before = self._cpu_seconds

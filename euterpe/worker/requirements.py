@@ -42,7 +42,7 @@ def understood_spec(public: Mapping[str, Any], secret: bytes | None) -> JobSpec:
         return join_secrets(dict(public), secret)
     except InvalidSpec as invalid:
         found = [".".join(map(str, error.loc)) or "the whole spec" for error in invalid.errors]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a document of another structure
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # the spec has another structure
         _log.warning("spec_not_read", error_type=type(error).__name__)
         found = ["the whole spec"]
     # Raise outside `except`, because the chained error could contain the spec, including secrets.

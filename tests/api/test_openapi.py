@@ -161,7 +161,8 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
         if data.draw(st.booleans()):
             use_job(target.finished, case)
         query = case.query or {}
-        assume(not isinstance(query.get("job_id"), dict))  # a dict would be sent as a list, which is valid
+        # Skip dicts: the case counts as invalid, but the client sends a list, which the API accepts.
+        assume(not isinstance(query.get("job_id"), dict))
         if isinstance(query.get("wait_ms"), int) and query["wait_ms"] > _LONGEST_WAIT_MS:
             query["wait_ms"] = _LONGEST_WAIT_MS
         if name == "POST /internal/worker/claim" and isinstance(case.body, dict):

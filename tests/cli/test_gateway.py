@@ -77,7 +77,7 @@ def test_a_port_in_use_and_a_missing_database_are_named(redis_server: RedisServe
 
 
 def failure(folder: Path, *arguments: str) -> str:
-    """Run the gateway, which must fail. Return its only line."""
+    """Run the gateway, which must fail. Return the only line on stderr."""
     ran = subprocess.run(
         [sys.executable, "-m", "euterpe", "gateway", *arguments],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""The long polls of remote workers, over a real store. Each test waits for a signal."""
+"""The long polls of remote workers, over a real store."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -297,7 +297,7 @@ def test_a_worker_cannot_leave_while_the_desk_claims_for_it(
 
 
 def test_a_worker_that_leaves_during_a_claim_gets_its_result(desk: ClaimDesk, claims: Claims) -> None:
-    """Without this rule, the worker would get an error, although nothing failed."""
+    """If this worker got no result, it would see an error, although nothing failed."""
     claims.may_go_on.clear()
     waiting = desk.enter(request())
     assert claims.begun.wait(LONG_S)

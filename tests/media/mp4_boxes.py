@@ -8,7 +8,7 @@ _PARENTS = (b"moov", b"trak", b"mdia", b"minf", b"dinf")
 
 
 def with_outside_data(film: bytes, target: Path) -> bytes:
-    """Return the film with all tracks referring to media in another file.
+    """Return the film, changed so that all its tracks refer to media in another file.
 
     The index must be the last box, because it grows, and the boxes before it must keep their offsets.
     """

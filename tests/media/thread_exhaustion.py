@@ -1,6 +1,6 @@
 """A program with two children.
 
-The first child starts as many threads as possible. Then the second child starts 20.
+The first child starts as many threads as possible. Then the second child starts 20 threads.
 `python -m tests.media.thread_exhaustion` prints the number of threads that each child could start. A user
 other than root must run the program, because the kernel does not limit the threads of root.
 """

@@ -53,7 +53,7 @@ class Server:
 
     @property
     def pair(self) -> str:
-        """Return the entry for an EgressPolicy that allows this server."""
+        """Return the entry by which an EgressPolicy allows this server."""
         return f"127.0.0.1:{self.port}"
 
     @property

@@ -38,7 +38,7 @@ class Progress:
 
 
 class WatchedProgram(Program):
-    """A program. If it is a worker, its log lines count as progress."""
+    """A program. If the program is a worker, its log lines count as progress."""
 
     def __init__(
         self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path, progress: Progress
@@ -78,7 +78,10 @@ class ProcessKiller:
         self._running = [self._start(arguments) for arguments in programs]
 
     def kill_repeatedly(self, kills: int, mean_progress: int) -> None:
-        """Kill a random program `kills` times, each after `mean_progress` counts of `Progress` on average."""
+        """Kill a random program `kills` times.
+
+        On average, `Progress` counts up by `mean_progress` between two kills.
+        """
         while self.kills.total() < kills:
             self.progress.await_more(self._random.randint(1, 2 * mean_progress))
             if victims := [program for program in self._running if program.has_begun_work]:

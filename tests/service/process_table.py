@@ -64,7 +64,7 @@ def _parents() -> dict[int, int]:
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name of the program may contain any character, and ends at the last parenthesis of the line.
+            # The name of the program can contain any character, and ends at the last parenthesis of the line.
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
             parents[int(entry.name)] = int(fields[1])
     return parents

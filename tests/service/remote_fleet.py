@@ -38,7 +38,7 @@ _REPOSITORY = Path(euterpe.__file__).parents[1]
 
 @dataclass
 class SimulatedProcess:
-    """A worker process. `is_hurt` is True once the worker was killed or frozen: its leases may expire."""
+    """A worker process. `is_hurt` is True once the worker was killed or frozen: its leases can expire."""
 
     worker_id: str
     program: Program
@@ -90,7 +90,10 @@ class RemoteFleet:
     # -- the run
 
     def run(self, jobs: int, disturbances: int) -> None:
-        """Enqueue the jobs in parts. Disturb the fleet after each part. Wait until all jobs have ended."""
+        """Enqueue the jobs in parts, and wait until all jobs have ended.
+
+        Between two parts, kill the API, or kill or freeze a worker.
+        """
         parts = [jobs // (disturbances + 1)] * disturbances
         kinds = [self.kill_api, self.kill_worker, self.freeze_worker] * disturbances
         kinds = kinds[:disturbances]

@@ -218,7 +218,7 @@ def _run_job(client: Client, request: Mapping[str, object]) -> Job:
 def _answers(
     url: str, api_key: str, job_ids: list[str], secrets: Mapping[str, str], planted: str
 ) -> dict[str, bytes]:
-    """Return the API's answers about jobs, about itself, and to requests with misplaced secrets."""
+    """Return the API's answers: about jobs, about the service, and to requests with misplaced secrets."""
     misplaced, key = secrets["misplaced"], secrets["HLS key"]
     places = {"source": {"url": "s3://in/a.mov"}, "output": {"url": "s3://out/a/"}}
     wrong_keys = [{**places, "outputs": [_encrypted(wrong)]} for wrong in (f"{key}0", f"{misplaced}g")]

@@ -1,4 +1,4 @@
-"""Test that `docs/errors.md` has a row for every error code that the code can produce, and no other."""
+"""Test that `docs/errors.md` has a row for every error code that the code can produce, and no other row."""
 
 import ast
 import re

@@ -66,7 +66,7 @@ def checksums(job: JobRow) -> list[tuple[str, str]]:
 
 
 def reference(harness: WorkerHarness, proxy: S3Proxy, name: str) -> list[tuple[str, str]]:
-    """Return the files of a job whose source was fetched in an instant."""
+    """Return the files of a job whose source was fetched without a delay."""
     proxy.reset()
     job = harness.await_end(submit(harness, name))
     assert job.status == "succeeded", job.last_error

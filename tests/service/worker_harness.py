@@ -52,7 +52,7 @@ SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", 
 
 
 class S3Proxy:
-    """A proxy in front of the real object store. It forwards all calls until a test sets `answer`."""
+    """A proxy in front of the real object store. The proxy forwards all calls until a test sets `answer`."""
 
     def __init__(self, s3: S3Server) -> None:
         self._s3 = s3
@@ -128,7 +128,9 @@ class WatchedSandbox(Sandbox):
     _breaks_at, _breaks_left, _breaks_now = "", 0, False
 
     def stop_next(self, step: str, then: Callable[[int], object]) -> None:
-        """Stop the next child of this task, or the next "ffmpeg", by SIGSTOP. Then call `then` with its pid.
+        """Stop the next child of this task, or the next "ffmpeg", by SIGSTOP.
+
+        Then call `then` with the child's pid.
 
         `then` is also called if the child ends before it can be stopped, which is possible with a small file.
         """

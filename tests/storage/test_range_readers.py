@@ -244,7 +244,7 @@ def test_an_object_that_is_replaced_when_the_front_breaks_off_has_changed(
 
 
 def test_an_object_that_was_replaced_unseen_has_changed(opened: Open, content: bytes) -> None:
-    """A store that reads the ETag before the bytes may send new bytes with the old ETag."""
+    """A store that reads the ETag before the bytes can send new bytes with the old ETag."""
     store = RangeStore(content, fault=wrong, etag_at_end='"another"')
     error = error_of(opened(store))
     assert (error.code, error.retryable) == ("source_changed", True)
@@ -366,7 +366,10 @@ def test_a_stopped_fetch_stops_all_of_its_threads(opened: Open, content: bytes) 
 
 @dataclass
 class FakeReader:
-    """A reader without a network. It calls `pause` in the front request, and `on_range` in each range."""
+    """A reader without a network.
+
+    The reader calls `pause` in the front request, and `on_range` in each range.
+    """
 
     content: bytes
     pause: Callable[[OnWait], None]

@@ -29,7 +29,7 @@ def _started(tools: Tools) -> Iterator[None]:
 def damaged_in_the_middle(clips: Clips, tmp_path: Path) -> None:
     """Write `source.mp4` into the folder.
 
-    Its first picture can be decoded, but some later pictures cannot.
+    The first picture of this file can be decoded, but some later pictures cannot.
     """
     film = clips.make("long.mp4").read_bytes()
     first, last = film.index(b"mdat"), film.index(b"moov")

@@ -227,7 +227,7 @@ def test_an_encoder_that_a_job_does_not_need_is_not_missed(
 
 
 class OlderPlane(StorePlane):
-    """A control plane that adds to each spec a field that the worker, as an older release, does not know."""
+    """A control plane that adds an unknown field to each spec. So the worker acts like an older release."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

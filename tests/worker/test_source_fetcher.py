@@ -38,7 +38,7 @@ class SmallDisk:
 
 
 class FakeStorage:
-    """A storage with one source. It counts the requests for its bytes."""
+    """A storage with one source. The storage counts the requests for the bytes of this source."""
 
     def __init__(self) -> None:
         self.reads, self.opened = 0, list[Source]()

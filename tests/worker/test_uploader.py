@@ -29,9 +29,9 @@ def bench(job: LeasedJob, tmp_path: Path) -> Iterator[UploadBench]:
 
 
 class Together:
-    """A fake response that holds PUT requests back until a given number of them have arrived.
+    """A fake response that holds PUT requests back until `count` of them have arrived.
 
-    Then it calls `on_arrival`.
+    When `count` requests have arrived, the response calls `on_arrival`.
     """
 
     def __init__(

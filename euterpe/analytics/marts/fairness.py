@@ -114,8 +114,9 @@ class QueueOfRequesters:
     def waits_for_others(self) -> Row | None:
         """Return the requester that waits by far the longest because of other requesters, or None.
 
-        A requester with more than an equal share of the work is left out, because it waits mostly for its own
-        jobs. A requester with a low mean priority is left out too, because it is assumed to accept waiting.
+        A requester is left out if its share of the work is larger than an equal share, because it waits
+        mostly for its own jobs. A requester with a low mean priority is left out too, because it is assumed
+        to accept waiting.
         """
         usual = sum(row["jobs"] * (row["mean_priority"] or 0) for row in self.compared)
         usual /= max(1, sum(row["jobs"] for row in self.compared))

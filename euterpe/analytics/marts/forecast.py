@@ -52,7 +52,7 @@ TABLE = Table(
         p95_busiest_seconds double Observed p95 wait of the jobs of the busiest hour.
         p50_waited_seconds double Observed median wait of the jobs of the last 28 days.
         p95_waited_seconds double Observed p95 wait of the jobs of the last 28 days.
-        still_waiting long Jobs of the last 28 days that still wait. Observed waits include theirs until now.
+        still_waiting long Jobs of the last 28 days that still wait. Observed waits include their waits so far.
         model_gap double Quotient of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s, larger by smaller.
         model string The name of the model and its assumptions.
     """,
@@ -77,7 +77,7 @@ def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:
     """Return each queue's busiest hour, its jobs by week (latest first), and its number of whole weeks."""
     recent = jobs.where(now.within("created_at", days=_DAYS))
     by_hour = recent.groupBy("queue", _hour().alias("hour")).count()
-    largest = F.max(F.struct("count", "hour"))  # the later hour, if two are equally busy
+    largest = F.max(F.struct("count", "hour"))  # the later hour, if two hours are equally busy
     busiest = by_hour.groupBy("queue").agg(
         largest["count"].alias("busiest"), largest["hour"].alias("busiest_hour")
     )

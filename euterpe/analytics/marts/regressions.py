@@ -75,8 +75,8 @@ LATEST = 20_000
 ATOM = 20
 BLOCK = 60
 FEWEST_ATTEMPTS = BLOCK * FEWEST_BLOCKS
-# The version with fewer attempts has at most `_MOST_BLOCKS` blocks. The other version has at most `_WIDER`
-# times as many blocks.
+# The version with fewer attempts has at most `_MOST_BLOCKS` blocks. The version with more attempts has at
+# most `_WIDER` times this number of blocks.
 _MOST_BLOCKS, _WIDER = 30, 4
 
 

@@ -116,7 +116,7 @@ def busy_sentence(days: Sequence[Row]) -> str:
 
 
 def busy_workers(results: Results, days: Sequence[Row]) -> Html:
-    """Return a chart of the jobs at once by day, and a table of the workers."""
+    """Return a chart of the concurrent jobs by day, and a table of the workers."""
     workers = results.grouped("utilisation", ["worker_id"], _SUMS)
     columns, title = _columns(days), "Jobs at once by day"
     shown = top_n(workers, "worker_id", "busy_seconds", lambda rest: total(rest, _SUMS))

@@ -56,7 +56,7 @@ class Results:
         return [{**row, **{name: row[name] or 0 for name in counts}} for row in rows]
 
     def grouped(self, mart: str, by: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
-        """Return sums by group, computed by Arrow, because a mart may have hundreds of thousands of rows."""
+        """Return sums by group, computed by Arrow, because a mart can have hundreds of thousands of rows."""
         groups = self.marts[mart].group_by(list(by), use_threads=False)
         added = groups.aggregate([(name, "sum") for name in sums])
         return [

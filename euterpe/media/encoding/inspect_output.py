@@ -37,7 +37,7 @@ def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, 
         if demuxer == "animated webp":
             if (data := Path(path).read_bytes())[12:16] == b"VP8X" and data[20] & _ANIMATED:
                 return _inspect_animation(data)
-            demuxer = "webp_pipe"  # libwebp writes a still if all pictures of an animation are equal
+            demuxer = "webp_pipe"  # libwebp writes a still picture if all pictures of an animation are equal
         with av.open(
             path, format=demuxer, options={"protocol_whitelist": "file"}, metadata_errors="replace"
         ) as container:

@@ -15,7 +15,8 @@ _LONGEST_LINE = 4096
 # VMAF scores are counted in a histogram with steps of 0.01, whose size does not grow with the film.
 _STEPS, _MOST_VMAF = 100, 100
 _LOW_SHARE = 0.01
-# The value for equal pictures. Their PSNR is infinite, and JSON has no infinity.
+# The value for a picture that equals its reference. The PSNR of such a picture is infinite, but JSON has no
+# infinity.
 _MOST_DECIBELS = 100.0
 _NUMBER = rb"([0-9]{1,9}(?:\.[0-9]{1,9})?|inf)"
 _PATTERNS = {

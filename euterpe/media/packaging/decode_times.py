@@ -73,7 +73,7 @@ def _squeezed(natural: Sequence[int], shown: Sequence[int], last_duration: int) 
 
     No picture is decoded after its own presentation time, or after the presentation time of a picture that
     follows it in decoding order. If possible, the picture that is shown last keeps its duration, because
-    players compute the end of the segment from it.
+    players compute the end of the segment from this duration.
     """
     latest = _latest(shown)
     final = max(range(len(shown)), key=shown.__getitem__)

@@ -96,7 +96,7 @@ def presentation_times(fragment: Fragment) -> list[int]:
 def _measure_rate(shown: Sequence[int], timescale: int, columns: SegmentColumns) -> None:
     """Append the durations of the shortest and the longest picture, and the facts of the busiest half second.
 
-    These facts are its number of pictures and its length in ticks.
+    The facts of this half second are its number of pictures and its length in ticks.
     """
     steps = [later - earlier for earlier, later in pairwise(shown)]
     pictures, ticks = 0, 0

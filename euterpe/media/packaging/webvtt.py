@@ -23,7 +23,7 @@ _UNSAFE = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 @dataclass(frozen=True)
 class Cue:
-    """A text on the screen. Times are seconds of the output. The text is plain and may have several lines."""
+    """A text on the screen. Times are seconds of the output. The text is plain and can have several lines."""
 
     start: float
     end: float

@@ -38,7 +38,7 @@ FIRST_FD = 3
 _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel")
 # Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
 _BITEXACT = ("-fflags", "+bitexact", "-flags", "+bitexact")
-# The tags of a source may hold private data, such as places and device names, so no output inherits them.
+# The tags of a source can contain private data, such as places and device names, so no output inherits them.
 _NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
 # ffmpeg queues packets until every stream has begun. The default limit of this queue is too small.
 _QUEUE = ("-max_muxing_queue_size", "4096")
@@ -47,9 +47,9 @@ _QUEUE = ("-max_muxing_queue_size", "4096")
 # A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a source.
 _COPY_QUEUE = ("-thread_queue_size", "128")
 _FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
-# Drop our empty samples of two bytes, which fill the times without text, because ffmpeg's muxer adds its own
-# empty samples. The muxer failed if a fragmented film had empty samples of both kinds ("Assertion next_dts >=
-# 0").
+# Drop our empty samples of two bytes. These samples fill the times without text, but ffmpeg's muxer adds
+# empty samples there too. The muxer failed if a fragmented film had empty samples of both kinds ("Assertion
+# next_dts >= 0").
 _WITHOUT_GAPS = "noise=drop=not(size-2)"
 STILL_CODECS: Mapping[StillFormat, Codec] = {
     "jpeg": IMAGE_CODECS["jpeg"],
@@ -150,7 +150,8 @@ def _container(plan: Plan, one: Input) -> Iterator[str]:
 def _input(one: Input, threads: int) -> Iterator[str]:
     yield from ("-threads", str(threads if one.watermark is None else 1))
     if one.watermark is None:
-        # The plan uses the size of the coded pictures, so a crop of the container is not applied.
+        # The plan uses the size of the coded pictures, so ffmpeg must not apply a crop that the container
+        # declares.
         yield from ("-apply_cropping", "codec")
     if one.is_sample:
         # Without this option, ffmpeg rebuilds the filters of all samples when the size of the pictures

@@ -54,7 +54,7 @@ def graph(command: Command) -> str:
     """Return the filter graph.
 
     The graph ends in `[v0]` for the first video track, `[r0]` for the same pictures if their quality is
-    measured, `[a0]` for the first audio track, and `[t0]` for the first product, if that is a still.
+    measured, `[a0]` for the first audio track, and `[t0]` for the first product, if this product is a still.
     """
     pictures = [*_picture_chains(command), *_scale_chains(command)]
     chains = [*pictures, *watermark_chains(command), *sound_chains(command)]
@@ -125,8 +125,8 @@ def _without_bursts(most_fps: float) -> str:
     """Return the filter that leaves out pictures, so that no part of the film exceeds `most_fps`.
 
     Register 0 has the time at which the next picture would be due at this rate (the generic cell rate
-    algorithm). A picture may be early by up to `JITTER_PICTURES` picture durations, so that jitter loses no
-    picture.
+    algorithm). A picture that is early by at most `JITTER_PICTURES` picture durations is kept, so that jitter
+    loses no picture.
     """
     early = f"{JITTER_PICTURES / most_fps:.6f}"
     kept = f"isnan(prev_selected_pts)+gt(pts,prev_selected_pts)*gte(t,ld(0)-{early})"

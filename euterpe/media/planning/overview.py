@@ -29,7 +29,7 @@ from euterpe.media.source.media_info import MediaInfo, StreamInfo
 # The planned rate of a rendition limits its peaks. The average rate of a usual film is 1.75 times lower.
 _PEAK = 1.75
 # Lowering the CRF by six doubles the rate of H.264 and HEVC. The highest CRF of H.264 and HEVC is 51. The
-# highest CRF of the other codecs is 63.
+# highest CRF of VP9 and AV1 is 63.
 _DOUBLING_STEPS, _RANGE = 6, 51
 # FLAC compresses a sample of 16 bits to 0.6 of its size.
 _LOSSLESS_BITS = 9.6

@@ -17,7 +17,7 @@ _MOST_FPS = 60.0
 # A rate up to this limit is not changed, so that 59.94 and 60 are treated in the same way.
 _ABOUT_SIXTY = 60.5
 _SAME_RATE = 1.005
-# A picture may come early by up to this many picture durations.
+# A picture that is early by at most this many picture durations is kept.
 JITTER_PICTURES = 3
 
 
@@ -61,7 +61,7 @@ def _upright(video: StreamInfo) -> tuple[float, float]:
 def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
     """Return the part that the crop keeps, in decoded pixels.
 
-    Decoded pixels may have another aspect ratio than shown pixels.
+    The aspect ratio of decoded pixels can differ from the aspect ratio of shown pixels.
     """
     if crop is None:
         return None
@@ -73,7 +73,7 @@ def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
         even_below(size.width / across),
         even_below(size.height / down),
     )
-    # If decoded pixels are very wide, several shown pixels may be narrower than one decoded pixel.
+    # If decoded pixels are very wide, several shown pixels together can be narrower than one decoded pixel.
     if min(area.width, area.height) < 2:
         raise _nothing_left()
     return area

@@ -33,8 +33,8 @@ from euterpe.media.planning.tree import (
 LOGS = ".quality"
 # VMAF is computed for every 3rd picture of a film of up to 10 s, for every 7th up to 30 s, for every 13th up
 # to 120 s, and for every 29th picture of a longer film. These intervals are primes other than 2 and 5,
-# because encoders make better pictures at intervals of 4, 5 or 8: every 5th picture of a film by x265 scored
-# 4.5 too high.
+# because encoders make better pictures at intervals of 4, 5 or 8: measured on every 5th picture of a film
+# encoded by x265, the VMAF score was 4.5 too high.
 #
 # The intervals were tested with a film of 126 s with many scenes, encoded by x264, x265 and SVT-AV1. In 95 %
 # of the film's parts of 11 to 120 s, the mean of the measured pictures was within 0.8 of the mean of all
@@ -42,7 +42,7 @@ LOGS = ".quality"
 #
 # With x264 at 720 lines and the intervals 7, 13 and 29, an encode with its measurement takes 1.46, 1.36 and
 # 1.29 times the processor time of the encode alone. Even if almost no picture is measured, the encode with
-# its measurement takes 1.23 times this processor time, because all pictures are decoded.
+# its measurement takes 1.23 times the processor time of the encode alone, because all pictures are decoded.
 _INTERVALS = ((10.0, 3), (30.0, 7), (120.0, 13))
 _LONGEST_INTERVAL = 29
 # To measure a picture, VMAF also needs the picture before it and the picture after it (the motion feature).
@@ -69,7 +69,10 @@ NOTHING = Wanted()
 
 
 def wanted_quality(output: MeasuredOutput, video: Video | AdaptiveVideo) -> Wanted:
-    """Return what the request wants measured. `vmaf_min` and a target imply that VMAF is measured."""
+    """Return the measurements that the request asks for.
+
+    `vmaf_min` and a target imply that VMAF is measured.
+    """
     needs_vmaf = output.vmaf_min is not None or video.target is not None
     found = {*output.measure, *(["vmaf"] if needs_vmaf else [])}
     target = video.target.vmaf if video.target else None
@@ -134,8 +137,8 @@ def needed_pictures(check: QualityCheck) -> str:
 
     VMAF needs three pictures for each measured picture. The filter finds these pictures by their numbers,
     which are the same before the encoder and after the decoder. The scores are the same as without this
-    filter. The filter saves memory: the pictures that are left out do not wait for the decoder, and libvmaf
-    does not copy them.
+    filter. The filter saves memory: a picture that is left out is not kept until the decoder has decoded it,
+    and libvmaf does not copy it.
     """
     if check.metrics != ("vmaf",) or check.interval <= _NEIGHBOURHOOD:
         return ""
@@ -182,8 +185,8 @@ def _encodes(product: Product) -> Iterator[tuple[int, int]]:
 def _comparison(check: QualityCheck, decoded: str, reference: str) -> Iterator[str]:
     """Yield the filters that compare decoded pictures with a reference, one metric after the other.
 
-    Each filter passes its first input on. XPSNR takes the reference as the first input, and the other filters
-    take it as the second.
+    Each filter outputs its first input unchanged. The reference is the first input of XPSNR, and the second
+    input of the other filters.
     """
     if needed := needed_pictures(check):
         yield f"{decoded}{needed}null[{reference}needed]"

@@ -142,7 +142,7 @@ def _channels_with_lfe(codec: Codec, stream: StreamInfo, source: int) -> int:
 
 
 def _lost_heights(one: Chosen) -> str | None:
-    """Return the source's layout if it has height channels that the codec mixes into other channels."""
+    """Return the layout of a source whose height channels the codec mixes into other channels, or None."""
     layout = one.stream.layout
     is_mixed = one.codec in ("aac", "opus") and channels_of(one) == one.stream.channels
     return layout if is_mixed and layout and _HEIGHTS.match(layout) else None

@@ -50,8 +50,8 @@ def _part(sound: Sound, source: Input) -> Iterator[str]:
 def _silence(sound: Sound) -> Iterator[str]:
     """Yield the filter that adds silence before a late sound.
 
-    The resampler would make all the silence as one frame: 1,571 MiB of memory for an hour. This filter makes
-    small frames, and needs 49 MiB.
+    The resampler would make all the silence as one frame, and would need 1,571 MiB of memory for an hour of
+    silence. This filter makes small frames, and needs 49 MiB.
     """
     if sound.silent_seconds:
         yield f"adelay={sound.silent_seconds * sound.rate}S:all=1"

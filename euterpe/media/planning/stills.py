@@ -130,10 +130,10 @@ def sprite(
 
 
 def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
-    """Return whether a part of this length has four or more keyframes, and ffmpeg computes correct times.
+    """Return True if a part of this length has four or more keyframes and ffmpeg computes correct times.
 
-    If ffmpeg decodes too few pictures, ffmpeg cannot always find out when the pictures begin. Then ffmpeg
-    counts the times from the start of the sound.
+    If ffmpeg decodes too few pictures, ffmpeg cannot always find out when the pictures begin. In this case,
+    ffmpeg counts the times from the start of the sound.
     """
     if video.keyframe_interval is None or video.first_seconds is None:
         return False
@@ -147,7 +147,7 @@ def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
 def _last_begin(video: StreamInfo, picture: float) -> float:
     """Return the latest time at which a seek finds a picture.
 
-    This time is half the duration of a picture before the last picture.
+    This time is earlier than the last picture by half the duration of a picture.
     """
     if video.latest_seconds is None or video.first_seconds is None:
         return inf
@@ -209,7 +209,7 @@ class Grid:
 def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
     """Raise `MediaError` when the sprites of a job need too many pictures.
 
-    A source of a few KB may declare a duration of 30 years, so call this function before planning any sprite.
+    A source of a few KB can declare a duration of 30 years, so call this function before planning any sprite.
     """
     video = info.video
     count = sum(_count(sprite, info, video) for sprite in sprites) if video else 0

@@ -1,7 +1,8 @@
 """The times of outputs: choose the moment of the source that becomes 0, and keep picture and sound in sync.
 
 ffmpeg subtracts the start of the container from all times. For formats with jumps in time (MPEG-TS), ffmpeg
-subtracts the earliest start of the streams that it reads. `Timeline.shift` must be subtracted in addition.
+subtracts the earliest start of the streams that it reads. After this, the filters of the plan subtract
+`Timeline.shift`.
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,12 @@ from euterpe.media.source.media_info import MediaInfo, StreamInfo
 # This sound is silence that encoders add. Every picture keeps its exact time. If the sound begins earlier,
 # black pictures are shown until the first picture.
 _LEAD_S = 0.1
-# A stream with less than this much media in the part is left out, because it may have less than one frame of
-# sound there.
+# A stream is left out if the part contains less than this much of its media, because this can be less than
+# one frame of sound.
 _LEAST_PART_S = 0.1
 # Ten black pictures per second are shown before the first picture, so that a segment can begin with a black
 # picture. A source whose sound begins more than an hour before its first picture is refused, because a file
-# of a few KB may declare any number of seconds.
+# of a few KB can declare any number of seconds.
 BLACK_FPS, _LONGEST_LEAD_S = 10, 3600.0
 # A complete track can end earlier in the output than in the source by this much, because containers round
 # times, encoders add padding, and the last picture has no duration. A larger difference means that media is
@@ -42,7 +43,7 @@ _LEAST_LEAD_IN_S, _INTERVALS = 20.0, 4
 class Timeline:
     """The times of one output.
 
-    `shift` is subtracted from all times, and may be negative. `lead` is the time before the first picture.
+    `shift` is subtracted from all times, and can be negative. `lead` is the time before the first picture.
     `zero` is the time in the source that becomes 0. `seconds` is the length of the part of the source.
     """
 
@@ -55,7 +56,7 @@ class Timeline:
     def silent_seconds_before(self, stream: StreamInfo) -> int:
         """Return the whole seconds of silence to add before a stream that begins late.
 
-        The resampler adds the missing one to two seconds, up to the exact beginning of the stream.
+        The resampler adds the remaining one to two seconds, up to the exact beginning of the stream.
         """
         if stream.first_seconds is None:
             return 0
@@ -72,7 +73,7 @@ class Timeline:
         """Return the earliest accepted end of the stream, or None if the end of the stream is not known."""
         if stream.end_seconds is None or not self.has_known_ends:
             return None
-        # x264, x265 and SVT-AV1 do not keep the duration of the last picture, which may be long in a slide
+        # x264, x265 and SVT-AV1 do not keep the duration of the last picture, which can be long in a slide
         # show.
         kept = stream.latest_seconds if stream.kind == "video" else None
         end = max(0.0, (stream.end_seconds if kept is None else kept) - self.zero)
@@ -98,7 +99,7 @@ def _lead_in(info: MediaInfo, start: float) -> float | None:
     """Return how many seconds to decode before the start of the part, or None if a seek is exact."""
     if info.container not in _SEEKS_TO_ANY_PACKET or (video := info.video) is None:
         return None
-    # If the end is not known, the times may jump, and a seek may stop anywhere.
+    # If the end is not known, the times can jump, and a seek can stop at any position.
     if video.keyframe_interval is None or video.end_seconds is None:
         return start
     return min(start, max(_LEAST_LEAD_IN_S, _INTERVALS * video.keyframe_interval))

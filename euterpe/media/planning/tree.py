@@ -90,7 +90,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Best:
-    """Among the next `count` pictures, the picture that is most similar to the others."""
+    """Of the next `count` pictures, the picture that is most similar to all other pictures."""
 
     kind: Literal["best"]
     count: int
@@ -297,7 +297,8 @@ class Gain:
 class Sound:
     """The sound of a stream, from the time 0 of its outputs: late sound is padded, early sound is cut.
 
-    `silent_seconds` is the silence to add before late sound. The resampler adds one to two seconds more.
+    `silent_seconds` is the number of whole seconds of silence to add before late sound. The resampler adds
+    the rest of the silence, which is one to two seconds.
     """
 
     input: int

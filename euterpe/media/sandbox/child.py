@@ -83,8 +83,8 @@ class Child:
         """Kill the process. Any thread may call this method, repeatedly, and also after `close`.
 
         The pidfd works after the helper has ended, and never refers to another process. The death signal
-        alone is not enough, because only the main thread of the child has one: if another thread executes the
-        program again, the child outlives the helper.
+        alone is not enough, because only the main thread of the child has a death signal. If another thread
+        executes the program again, the child outlives the helper.
         """
         with self._lock, suppress(ProcessLookupError):
             if self._pidfd >= 0:
@@ -97,7 +97,7 @@ class Child:
                 self.kill()
                 try:
                     self.wait(HELPER_TIMEOUT_S)
-                except MediaError:  # the helper is gone, so no exit status will come
+                except MediaError:  # the helper has ended, so no exit status will be sent
                     self._await_end(HELPER_TIMEOUT_S)
         finally:
             self._channel.close()

@@ -267,7 +267,7 @@ class Sandbox:
                 self._helper.kill()
                 self._helper.wait()
             self._helper = None
-        for child in self._children:  # children may outlive a helper that was killed
+        for child in self._children:  # children can outlive a helper that was killed
             child.kill()
         self._children.clear()
 

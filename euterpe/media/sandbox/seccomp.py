@@ -81,7 +81,7 @@ class ChildFilters:
         }
 
     def install(self, *, executes: bool) -> None:
-        """Permanently allow this process, and a program that it executes, only the calls of the table."""
+        """Permanently limit this process, and a program that it executes, to the calls of the table."""
         install(self.program(os.getpid(), executes=executes))
 
     def program(self, pid: int, *, executes: bool) -> bytes:

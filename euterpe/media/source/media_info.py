@@ -14,7 +14,7 @@ from euterpe.media.source.colour import UNSPECIFIED, UNSPECIFIED_COLOUR, Colour
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 
 MOST_CHAPTERS = 1_000
-MOST_KEYFRAMES = 100_000  # 27 hours with a keyframe each second
+MOST_KEYFRAMES = 100_000  # enough for 27 hours with a keyframe each second
 LONGEST_TITLE = 200
 BUSIEST_S = 0.2
 
@@ -124,12 +124,12 @@ class MediaInfo:
     container: Container  # the first of the demuxer's names
     size_bytes: int
     # The time from the start of the first packet to the end of the last packet, over all streams of sound and
-    # pictures. If this time is not known, the duration that the headers declare.
+    # pictures. If this time is not known, the value is the duration that the headers declare.
     duration_seconds: Seconds | None
     streams: Annotated[tuple[StreamInfo, ...], Items(0, MAX_STREAMS)]
     declared_seconds: Seconds | None = None
     start_seconds: MediaTime = 0.0  # ffmpeg subtracts this time from all times of the source
-    has_discontinuities: Flag = False  # whether times may jump in this format, as in MPEG-TS
+    has_discontinuities: Flag = False  # whether times can jump in this format, as in MPEG-TS
     is_cut_off: Flag = False  # whether the file is shorter than its boxes declare
     chapters: Annotated[tuple[Chapter, ...], Items(0, MOST_CHAPTERS)] = ()
 

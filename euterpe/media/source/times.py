@@ -21,16 +21,16 @@ _MOST_INDEX_ENTRIES = 5_000
 # once a second, the track's edit list is rounded to the ticks of the clock of the file's header. In one film
 # of 35,840 s, the headers declared a duration of 4 s.
 _COARSE_TICK_S = 0.1
-# In formats whose times may jump, ffmpeg treats a distance between two packets beyond these limits as a jump,
+# In formats whose times can jump, ffmpeg treats a distance between two packets beyond these limits as a jump,
 # and removes the jump from the times.
 _BACKWARD_JUMP_S, _FORWARD_JUMP_S = 0.1, 10.0
 # A longer packet of sound is an error: after a seek to the last page of an Ogg file, libavformat gives a
 # packet a duration of almost 2**32 samples.
 _LONGEST_SOUND_S = 60.0
-# The longest delay of a usual encoder, which is HE-AAC at 22.05 kHz.
+# The longest delay of a usual encoder. HE-AAC at 22.05 kHz has this delay.
 _LONGEST_DELAY_S = 0.15
-# If an edit list removes the beginning of a film, the first picture that is shown is among this many packets
-# after the removed packets.
+# If an edit list removes the beginning of a film, one of this many packets after the removed packets contains
+# the first picture that is shown.
 _MOST_REORDERED = 32
 
 

@@ -18,7 +18,8 @@ from euterpe.store.engine.write_wait import WRITE_WAIT_S, FifoLock, deadline_aft
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 _Claim = TypeVar("_Claim")
-# A worker sends a heartbeat every 15 s by default, so a shorter outage is over before the next heartbeat.
+# The minimum length of an outage that matters. A worker sends a heartbeat every 15 s by default, so a shorter
+# outage is over before the next heartbeat.
 _OUTAGE_S = 15.0
 _LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
 
@@ -126,7 +127,7 @@ class Database:
     def vacuum_and_analyze(self) -> None:
         """Update the planner's statistics after a bulk load; on Postgres, also vacuum the tables.
 
-        Postgres' autovacuum would do both a minute later.
+        Postgres' autovacuum would do the same a minute later.
         """
         if self.kind is EngineKind.POSTGRES:
             with self.engines.write.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:

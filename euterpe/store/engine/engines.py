@@ -193,8 +193,8 @@ def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
 
 
 def _libsql(url: sa.URL) -> Engines:
-    # Set the pool class. SQLite's dialect would choose the class by the file name, but a server has no file
-    # name.
+    # Set the pool class: SQLite's dialect would choose it by the name of the database file, and the URL of a
+    # server has no file name.
     write = _engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
     read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
     event.listen(write, "begin", _begin_when_free)

@@ -24,7 +24,7 @@ class SelfPipe:
 
         Return whether `wake` was called.
         """
-        # Use poll. An epoll object needs its own descriptor, so it would fail if the process had none left.
+        # Use poll: an epoll object needs its own descriptor, which the process may be unable to open.
         with selectors.PollSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
             for descriptor in others:

@@ -79,8 +79,9 @@ class FailedAttempt:
 class ReleasedAttempt:
     """The report of an attempt that the worker gives up without a charge to the job.
 
-    `delay_ms` is the time before the next claim. If `delay_ms` is None, a job with a `reason` waits longer
-    after each release. A job without a reason waits only after several releases (`ReleaseLimits`).
+    `delay_ms` is the time before the next claim. If `delay_ms` is None, a job that is released with a
+    `reason` waits longer after each release. A job that is released without a reason waits only after several
+    releases (`ReleaseLimits`).
     """
 
     key: AttemptKey

@@ -167,7 +167,7 @@ class AttemptEnds:
         return charged, released
 
     def _charged(self, end: ReleasedAttempt, row: AnyRow, earlier: EarlierReleases) -> JobError | None:
-        """Return the error to charge if this release is not free, else None."""
+        """Return the error of the charged attempt if this release is charged, else None."""
         if row.cancel_requested_at is not None:
             return canceled(row.status)
         return self._limits.error_instead(end.reason, earlier, row.status)

@@ -63,7 +63,10 @@ class JobTransitions:
         self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
-        """Write the transitions; return the changed rows by job id. Jobs with a stale claim are left out."""
+        """Write the transitions; return the changed rows by job id.
+
+        Jobs with a stale claim are neither changed nor returned.
+        """
         by_key = {one.key: one for one in transitions}
         if len(by_key) != len(transitions):
             raise ValueError("a batch must not change a job twice")

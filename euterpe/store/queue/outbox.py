@@ -165,7 +165,8 @@ class Outbox:
                 held[row.event_id].attempt_count,
                 worker_id,
                 sealed_callbacks(urls[row.job_id]),
-                urls[row.job_id].webhook_format or "euterpe",  # NULL in jobs of earlier releases
+                # The format is NULL in jobs of earlier releases.
+                urls[row.job_id].webhook_format or "euterpe",
             )
             for row in picked
             if row.event_id in held and row.job_id in urls

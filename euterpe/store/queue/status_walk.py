@@ -55,8 +55,8 @@ class StatusWalk:
     ) -> None:
         """Move locked jobs to `target`. A job that has reached this status is not changed.
 
-        `values` (by job id) is written with the last step. `leases` contains the new length of each lease, by
-        job id.
+        `values` contains, by job id, the values that the last step writes. `leases` contains, by job id, the
+        new length of each lease.
         """
         way = IN_PROGRESS[: IN_PROGRESS.index(target) + 1]
         for number, source in enumerate(way[:-1]):

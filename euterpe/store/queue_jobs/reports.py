@@ -126,7 +126,7 @@ def _owned(row: AnyRow | None, lease: QueueLease) -> AnyRow:
 
 
 def after_failure(row: AnyRow, error: str | None) -> Transition:
-    """Return the end of a failed attempt: a retry after the job's backoff if the job has attempts left."""
+    """Return the end of a failed attempt: a retry after the backoff, or a failure if the budget is spent."""
     values = {} if error is None else {"error": to_storable(error)[:MAX_ERROR]}
     fence = _fence(row)
     if row.attempt_count >= row.max_attempts:

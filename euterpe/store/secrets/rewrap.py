@@ -34,7 +34,7 @@ from euterpe.store.tables import inbox_jobs, service_secrets, webhook_secrets
 
 @dataclass(frozen=True)
 class _SealedColumns:
-    """The columns of a table that hold a sealed secret, and the function that returns a row's context."""
+    """The columns of a table that hold a sealed secret, and the function that returns a row's `Context`."""
 
     table: sa.Table
     encrypted: str

@@ -32,7 +32,7 @@ class BeatSender:
         self._connection, self._worker_id, self._clock = connection, worker_id, clock
         self._lock = threading.Lock()
         self._reporting: WeakSet[HeldLease] = WeakSet()  # the leases whose progress may be sent early
-        self._early = threading.Lock()  # held from the start of an early heartbeat until its answer
+        self._early = threading.Lock()  # locked from the start of an early heartbeat until its answer
 
     def add(self, lease: HeldLease) -> None:
         """Allow early heartbeats with the progress of this lease."""

@@ -125,7 +125,7 @@ class ClaimPoll:
                 return  # the server is unavailable, and each further try could wait for the whole time limit
 
     def _keep_pause(self, wait_s: float) -> bool:
-        """Wait until the pause is over. Return False if it lasts longer than `wait_s`, or after `wake`."""
+        """Wait until the pause is over. Return False if this takes longer than `wait_s`, or after `wake`."""
         pause_s = self._not_before - self._clock()
         if pause_s <= 0:
             return True
@@ -171,8 +171,7 @@ class ClaimPoll:
                 self._give_up(claim)
             raise
         if len(answer.jobs) > limit:
-            # The id belongs to an aborted claim for more jobs, and this worker has no slots for so many jobs
-            # now.
+            # The id belongs to an aborted claim for more jobs than this worker has free slots now.
             with self._changed:
                 self._give_up(claim)
             self.release_abandoned()

@@ -12,8 +12,8 @@ from euterpe.client.worker_answers import BeatAnswer, Claimed
 from euterpe.client.worker_calls import Beat, Lease
 from euterpe.domain.leased_job import ProgressFigures
 
-# The publication of a file must end before the lease expires. So it must not begin in the last quarter of the
-# lease, or in the last ten seconds if the quarter is longer.
+# The publication of a file must end before the lease expires. So it must not begin in the last part of the
+# lease: a quarter of the lease, but at most ten seconds.
 _LONGEST_MARGIN_S = 10.0
 _log = structlog.get_logger(__name__)
 Clock = Callable[[], float]

@@ -38,7 +38,9 @@ def history(url: str) -> str:
 
 @pytest.fixture(scope="session")
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
-    """Return a function that makes the expected report in this process: the same history, but no database.
+    """Return a function that makes the expected report in this process.
+
+    The lake gets the same history as the database that the cluster reads. No database is used here.
 
     The ages of waiting jobs and events depend on the time of the read, so the function copies this time from
     the lake that it gets.

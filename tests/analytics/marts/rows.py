@@ -69,7 +69,7 @@ def _with_use(attempt: Mapping[str, Any]) -> Row:
 
 
 def by(frame: DataFrame, *key: str) -> dict[Any, Row]:
-    """Return the rows by their key. A key of several columns is a tuple."""
+    """Return a dictionary from the key of each row to the row. A key of several columns is a tuple."""
     rows = {tuple(row[name] for name in key): row for row in rows_of(frame)}
     return {names[0] if len(names) == 1 else names: row for names, row in rows.items()}
 

@@ -1,6 +1,6 @@
 """Compute the columns that SQL cannot compute, independently of euterpe.analytics.
 
-They need exact sums of fractions, a shuffle of single blocks, or Erlang's formula for waits.
+These columns need exact sums of fractions, a shuffle of single blocks, or Erlang's formula for waits.
 """
 
 import math

@@ -19,7 +19,8 @@ def test_the_load_is_that_of_the_busiest_hour_of_the_last_28_days(spark: SparkSe
     long_ago = [accepted(0) for _ in range(99)]
     busiest = [accepted(6 * WEEK + minute / 60) for minute in range(10)]
     latest = accepted(6 * WEEK + 2)
-    # One job occupies a slot for 300 seconds. The other job occupies it for 900 seconds, in two attempts.
+    # One job occupies a slot for 300 seconds. The other job occupies a slot for 900 seconds, in two
+    # attempts.
     spent = (("j1", 300), ("j2", 600), ("j2", 300))
     attempts = [
         {"job_id": job, "busy_ms": seconds * 1000, "started_at": at(6 * WEEK), "ended_at": at(6 * WEEK + 0.1)}

@@ -187,9 +187,9 @@ def test_a_stop_answers_all_waiting_workers_first(served: Served, worker: Contra
 def test_a_worker_that_left_without_a_claim_id_costs_no_attempt(
     store: Store, served: Served, worker: ContractWorker
 ) -> None:
-    """The server may or may not claim for the worker that left.
+    """If the server notices too late that the worker left, it claims the job for this worker.
 
-    In both cases, the next worker gets the job.
+    The next worker gets the job even then.
     """
     body = b'{"worker_id": "w-gone", "streams": ["default"], "max_wait_ms": 30000}'
     key = worker.http.headers["authorization"]

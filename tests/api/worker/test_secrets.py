@@ -1,4 +1,7 @@
-"""Credentials of remote workers: sealed to the key of the worker, and in no other HTTP response body."""
+"""Credentials of remote workers: they are sealed to the key of the worker.
+
+No HTTP response contains them in plaintext, unless the operator allows it.
+"""
 
 import json
 import socket

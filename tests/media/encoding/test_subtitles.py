@@ -27,7 +27,7 @@ def track(shift: float = 0.0, seconds: float | None = None, stream: int = 1) -> 
 
 
 class Reads(StubSandbox):
-    """A sandbox whose source has subtitles. `reads` is the list of the requested streams of each call."""
+    """A sandbox whose source has subtitles. `reads` has one entry for each call: the requested streams."""
 
     def __init__(self, found: dict[int, Sequence[SourceCue]], damaged: int | None = None) -> None:
         super().__init__(None)

@@ -45,7 +45,7 @@ _DAMAGED = {
     for number in range(_DAMAGED_EACH)
 }
 # These small files declare a duration of hours, because their sample rate is 1 Hz. Only the timeout of the
-# job ends their encode.
+# job ends the encode of such a file.
 ENDLESS = frozenset(
     {
         "sound/flac-of-1-hertz-and-0-samples",

@@ -1,4 +1,4 @@
-"""Tests of encrypted HLS: decrypted with only the playlist and the key, it equals HLS without encryption."""
+"""Tests of encrypted HLS: with the playlist and the key, a reader gets the bytes of unencrypted HLS."""
 
 import re
 from collections.abc import Callable, Iterator

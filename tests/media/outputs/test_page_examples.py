@@ -173,7 +173,7 @@ def card(path: Path) -> None:
 def story(path: Path) -> None:
     """Check the shape and the length of a part of the film.
 
-    The part is from 12.5 s to 27 s. It is cropped by 280 lines, and bars extend it to 9:16.
+    The part is from 12.5 s to 27 s. The picture is cropped by 280 lines, and bars extend it to 9:16.
     """
     width, height = size(path)
     assert height / width == pytest.approx(16 / 9, abs=0.02)
@@ -181,7 +181,7 @@ def story(path: Path) -> None:
 
 
 def copy(path: Path) -> None:
-    """Check the subtitles, and that one sound track has all channels and the other has one channel."""
+    """Check the subtitles and the two sound tracks: the first has six channels, the second has one."""
     assert channels(path) == [6, 1]
     (track,) = film_subtitles(path)
     assert [(cue.start, cue.end, cue.text) for cue in track.cues] == [(1000, 5000, SPOKEN)]

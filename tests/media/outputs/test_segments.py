@@ -1,4 +1,4 @@
-"""Tests of segments: equal times in all renditions, usual lengths, and each can be decoded alone."""
+"""Tests of segments: their times and lengths, and that each segment can be decoded alone."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -133,7 +133,7 @@ _WORDS = _fixed_words()
 def assert_no_foreign_text(
     outputs: Sequence[str], rendition_names: Sequence[str], argv: tuple[str, ...]
 ) -> None:
-    """Raise unless each word is a number, a language, a path, a requested tag or a word of our tables."""
+    """Raise unless each word is a number, a language, a path, a requested tag or a word of `_fixed_words`."""
     own = "|".join(re.escape(name) for name in outputs)
     renditions = "|".join(re.escape(name) for name in rendition_names) or "-"
     path = re.compile(

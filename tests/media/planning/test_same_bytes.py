@@ -130,7 +130,7 @@ def test_a_damaged_film_makes_the_same_bytes_with_any_number_of_threads(
 ) -> None:
     """A decoder with several threads repairs damaged pictures differently.
 
-    5 different numbers of threads made 5 different films.
+    Decoding with 5 different numbers of threads made 5 different films.
     """
     damaged = bytearray(clips.make("film.mp4").read_bytes())
     for at in range(len(damaged) // 3, 2 * len(damaged) // 3, 997):

@@ -46,7 +46,10 @@ def flashes(media: Media) -> list[float]:
 
 
 def combing(media: Media) -> float:
-    """Return the largest share, over all pictures, of pixels that differ from the lines above and below."""
+    """Return the share of combed pixels in the picture that has the most of them.
+
+    A combed pixel differs from the lines above and below.
+    """
     return max(_combed_share(plane(frame)) for _, frame in frames(media))
 
 

@@ -26,7 +26,8 @@ from tests.media.sources.colour_math import (
 from tests.media.sources.planes import encode
 
 COLUMNS, ROWS = 4, 2
-# R'G'B' of BT.709 between 0 and 1, in reading order. All colours are inside the gamut of the other primaries.
+# R'G'B' of BT.709 between 0 and 1, in reading order. All colours are also inside the gamuts of the other
+# primaries of `SDR_KINDS`.
 PATCHES: tuple[Triple, ...] = tuple(
     (red / 255, green / 255, blue / 255)
     for red, green, blue in (
@@ -54,7 +55,7 @@ class SdrKind:
     """A kind of SDR source: its true colour properties, and the properties that its tags declare."""
 
     name: str
-    meant: int = BT709  # the number of the true primaries and matrix
+    meant: int = BT709  # the H.273 number of the true primaries and of the true matrix
     tagged: int | None = None  # the number in the tags; None means the true number
     is_full_range: bool = False
     size: tuple[int, int] = (320, 180)

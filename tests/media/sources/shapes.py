@@ -57,7 +57,10 @@ _INTERLACED_PICTURES = 25
 
 
 def _bar(field: int) -> Plane:
-    """Return a full picture for a field. It shows a bar that moves by three pixels with each field."""
+    """Return a full picture for a field.
+
+    The picture shows a bar that moves by three pixels with each field.
+    """
     width, height = _BAR_SIZE
     left = field * _BAR_STEP % (width - _BAR_WIDTH)
     luma = np.full((height, width), 32, np.uint8)

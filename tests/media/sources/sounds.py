@@ -59,7 +59,8 @@ def subtitled_in_two_languages(sources: Sources) -> Path:
 def subtitled(sources: Sources, codec: str) -> Path:
     """Return a film with English subtitles as `srt` or `ass` (MKV), or `mov_text` (MP4).
 
-    The cues, each of 0.5 s, begin at 0.25 s and 1.25 s. They contain the characters that WebVTT escapes.
+    The cues, each of 0.5 s, begin at 0.25 s and 1.25 s. The texts of the cues contain the characters that
+    WebVTT escapes.
     """
     film, container = constant(sources), "mp4" if codec == "mov_text" else "mkv"
 

@@ -95,7 +95,7 @@ class ScriptedPipe(SelfPipe):
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
         """Record the wait.
 
-        In the last of the given number of waits, return True, as after a call of `wake`.
+        Return True in wait number `waits`, as if `wake` had been called.
         """
         self._before_wait()
         self.waits.append((tuple(others), timeout_s))
@@ -135,7 +135,7 @@ def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
 def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
-    """A process may have no free descriptors.
+    """A process can run out of free descriptors.
 
     A wait that opens a descriptor would then fail, as a claim does.
     """

@@ -188,7 +188,7 @@ def test_a_bookmark_holds_until_the_last_row_that_was_read_is_gone(
     clock.advance(1_000)
     for _ in store.prune.run(500):
         pass
-    # SQLite and libSQL may reuse the positions of pruned rows; Postgres does not.
+    # SQLite and libSQL can reuse the positions of pruned rows. Postgres never reuses a position.
     assert history.knows(bookmark) == (history.kind is EngineKind.POSTGRES)
 
 

@@ -1,4 +1,7 @@
-"""Pruning removes finished jobs after their retention time. It also removes expired keys and idle groups."""
+"""Pruning removes finished jobs after their retention time.
+
+Pruning also removes expired keys and idle groups.
+"""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import get_ident

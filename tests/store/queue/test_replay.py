@@ -30,7 +30,7 @@ def event(store: Store) -> ClaimedEvent:
 
 @pytest.fixture
 def waiting(store: Store) -> list[ClaimedEvent]:
-    """Return all events of a job. They wait for an origin whose circuit breaker is open."""
+    """Return all events of a job. These events wait for an origin whose circuit breaker is open."""
     enqueue(store)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     *events, last = store.outbox.claim("d1", 10)

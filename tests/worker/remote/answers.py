@@ -59,7 +59,7 @@ def lost(request: Request, code: str = "lease_lost") -> Answer:
 
 
 def sealed(request: Request, secrets: object, version: int = 3, **changes: Any) -> Answer:
-    """Answer a request for credentials. Seal them in the same way as the server."""
+    """Answer a request for credentials. Seal the credentials as the server does."""
     sent = request.json
     key: X25519PublicKey = read_public_key(sent["public_key"])
     info = credentials_info(sent["job_id"], sent["attempt_id"], version)

@@ -14,7 +14,7 @@ HELD, LOST = BeatAnswer(held=True), BeatAnswer(held=False, code="lease_lost")
 
 @pytest.fixture
 def lease() -> HeldLease:
-    """Return a lease of 60 s. Its claim was sent at 100.0 and answered at 110.0."""
+    """Return a lease of 60 s. The claim of this lease was sent at 100.0 and answered at 110.0."""
     (found,) = claimed(ApiResponse(200, {}, json.dumps(job()).encode())).jobs
     return HeldLease(found, sent_at=100.0, received_at=110.0)
 

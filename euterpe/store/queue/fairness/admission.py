@@ -8,8 +8,8 @@ its jobs wait, and use the whole share at once.
 
 Lock order on Postgres: idempotency keys (in an enqueue), then requesters, then owned, ready, delayed and
 finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker lock on
-requesters (FOR KEY SHARE). This lock may be taken later, because the transactions that conflict with it, such
-as `requester set`, lock a requester before all other rows.
+requesters (FOR KEY SHARE). A ranking may take this lock after its other locks, because the transactions that
+conflict with this lock, such as `requester set`, lock a requester before all other rows.
 """
 
 from collections.abc import Iterable, Sequence

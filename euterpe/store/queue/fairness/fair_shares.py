@@ -88,8 +88,8 @@ class FairShares:
         """Charge each requester for its jobs; return the ranks of the jobs.
 
         The jobs of a share get ascending ranks in the order of `jobs`. Without `past_cap`, a job of a
-        requester with a cap gets the rank None, and its requester is not charged. Set `past_cap` if these
-        jobs have room under the cap. The shares in `also_locked` are locked, too, because the transaction may
+        requester with a cap gets the rank None, and its requester is not charged. Set `past_cap` if the cap
+        has room for these jobs. The shares in `also_locked` are locked, too, because the transaction may
         charge them later, and on Postgres a transaction must lock all its shares in sorted order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
@@ -205,7 +205,7 @@ class FairShares:
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
         # `new.finish - new.charged` is the virtual time of the queue. A share whose finish is at or before
-        # this time has no ready jobs left.
+        # this time has no more ready jobs.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),

@@ -58,8 +58,8 @@ class WorkPlan:
     queues: Sequence[str] = ("default",)
     batch: int = 10
     lease_ms: int = 30_000
-    # The share of claims that get a lease of 1 ms. Their rows become stale, and the task tries to write to
-    # these rows later.
+    # The share of claims that get a lease of 1 ms. The rows of these claims become stale, and the task tries
+    # to write to these rows later.
     stall_rate: float = 0.0
     # At each step, the share of jobs that the task releases and the share that it fails.
     release_rate: float = 0.0

@@ -55,7 +55,7 @@ def _at(kill_point: str, parent: ParentChannel, action: Callable[[], None]) -> N
         case "before the job is inserted":
             mock.patch.object(Enqueue, "_insert", _before_rows(action, Enqueue._insert)).start()
         case "before the commit":
-            # The first commit may belong to a sweep without rows, so wait for a commit after an insert of
+            # The first commit can belong to a sweep without rows, so wait for a commit after an insert of
             # events.
             engine = parent.store.database.engines.write
             _after_events(lambda: event.listen(engine, "commit", lambda _: action()))

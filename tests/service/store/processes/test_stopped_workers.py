@@ -1,4 +1,7 @@
-"""Workers are stopped (SIGSTOP) until their leases expire. They resume when other workers own the rows."""
+"""Workers are stopped (SIGSTOP) until their leases expire.
+
+The workers resume when other workers own the rows.
+"""
 
 import pytest
 
@@ -121,7 +124,7 @@ def test_a_libsql_server_aborts_the_transaction_of_a_frozen_writer(
 ) -> None:
     """A libSQL server allows one writer at a time.
 
-    It aborts the transaction of this writer after five seconds if another writer waits.
+    This server aborts the transaction of the frozen writer after five seconds if another writer waits.
     """
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 5)

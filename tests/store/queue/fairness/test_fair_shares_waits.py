@@ -1,6 +1,6 @@
 """Waits of a small requester that shares simulated slots with a large requester (invariant `fair`).
 
-A job waits at most twice as long as without the large requester, plus the time of one running job.
+The wait of a job is at most twice its wait without the large requester, plus the time of one running job.
 """
 
 import pytest
