@@ -52,7 +52,7 @@ TABLE = Table(
         p95_busiest_seconds double Observed p95 wait of the jobs of the busiest hour.
         p50_waited_seconds double Observed median wait of the jobs of the last 28 days.
         p95_waited_seconds double Observed p95 wait of the jobs of the last 28 days.
-        still_waiting long Jobs of the last 28 days that still wait. Their waits so far count as observed.
+        still_waiting long Jobs of the last 28 days that still wait. Their waits so far are observed waits.
         model_gap double Quotient of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s, larger by smaller.
         model string The name of the model and its assumptions.
     """,
