@@ -52,7 +52,7 @@ def bucket(installation: Installation, engine: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kills", "jobs"), [(16, 40), pytest.param(100, 300, marks=pytest.mark.soak, id="soak")]
+    ("kills", "jobs"), [(8, 20), pytest.param(100, 300, marks=pytest.mark.soak, id="soak")]
 )
 def test_what_is_killed_at_random_loses_nothing_and_does_nothing_twice(
     installation: Installation, bucket: Path, kills: int, jobs: int

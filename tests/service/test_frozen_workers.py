@@ -20,7 +20,9 @@ from tests.storage.fake_stores import http_handler
 
 _SHORT_LEASE = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
 
-pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
 
 
 @pytest.fixture

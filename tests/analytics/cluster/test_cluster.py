@@ -88,6 +88,7 @@ def assert_same_report(ours: Document, theirs: Document) -> None:
     assert ours | left_out == theirs | left_out
 
 
+@pytest.mark.soak
 def test_a_cluster_of_two_workers_makes_the_report_of_this_machine(
     cluster_folder: ClusterFolder, history: str, expected: Expected
 ) -> None:

@@ -240,8 +240,9 @@ def test_compaction_changes_no_fact(store: Store, url: str, spark: SparkSession,
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("table", ["events", pytest.param("jobs", marks=pytest.mark.soak)])
 def test_a_killed_ingest_is_simply_run_again(
-    url: str, spark: SparkSession, tmp_path: Path, lake: Lake
+    url: str, spark: SparkSession, tmp_path: Path, lake: Lake, table: str
 ) -> None:
     database = Database(url)
     assert database.kind is EngineKind.SQLITE
@@ -250,20 +251,19 @@ def test_a_killed_ingest_is_simply_run_again(
     database.close()
     command = [sys.executable, "-m", "euterpe", "analytics", "ingest", "--lake", str(lake.root)]
     environ = {**os.environ, "EUTERPE_DATABASE_URL": url, "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
-    for table in ("jobs", "events"):
-        with subprocess.Popen(
-            [*command, "--master", "local[1]"],
-            env=environ,
-            cwd=tmp_path,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as program:
-            assert program.stderr is not None
-            seen = next((line for line in program.stderr if line.startswith(table)), "")
-            os.killpg(program.pid, signal.SIGKILL)
-        assert seen, f"the ingest ended before it read {table}"
-        assert lake.commit().version == 0
+    with subprocess.Popen(
+        [*command, "--master", "local[1]"],
+        env=environ,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as program:
+        assert program.stderr is not None
+        seen = next((line for line in program.stderr if line.startswith(table)), "")
+        os.killpg(program.pid, signal.SIGKILL)
+    assert seen, f"the ingest ended before it read {table}"
+    assert lake.commit().version == 0
     ingest(spark, lake, url)
     whole = Lake(tmp_path / "whole")
     ingest(spark, whole, url)

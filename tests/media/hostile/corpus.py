@@ -26,8 +26,8 @@ _REFERRING = {
 }
 # Each kind of damage is applied with two seeds.
 _DAMAGED_EACH = 2 * len(WAYS)
-# Each run of the tests uses one in two of the crafted files, and one in six of the damaged files.
-_ONE_OF, _ONE_OF_DAMAGED = 2, 6
+# Each run of the tests uses one in three of the crafted files, and one in twelve of the damaged files.
+_ONE_OF, _ONE_OF_DAMAGED = 3, 12
 
 
 def _damaged(name: str, number: int) -> Build:

@@ -25,7 +25,7 @@ from tests.store.jobs import PATH, enqueue, new_job
 
 QUEUES = ("films", "trailers")
 GROUPS = {f"group {n} 🎬": 1 + n % 3 for n in range(12)}
-OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both producers enqueue with the same keys
+OWN, SHARED = 400, 100  # jobs of each producer, and jobs that both producers enqueue with the same keys
 
 
 def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: ProcessPool, store: Store) -> None:
@@ -60,7 +60,7 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: Proce
 
 def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool, store: Store) -> None:
     """Each of eight workers runs one job at a time, all from the same group. Each end admits another job."""
-    store.enqueue.many([new_job(max_attempts=50, group_id="g", group_limit=5) for _ in range(150)])
+    store.enqueue.many([new_job(max_attempts=50, group_id="g", group_limit=5) for _ in range(60)])
     ledger = _work_one_at_a_time(process_pool, store, producers=[])
     lives = read_lives(store)
     check_lives(lives)
@@ -79,7 +79,7 @@ def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
     """
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
-        job_pairs = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
+        job_pairs = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(15)]
         producer.start(child_tasks.enqueue_as_the_first_ends, job_pairs)
     _work_one_at_a_time(process_pool, store, producers=producers)
     check_lives(read_lives(store))

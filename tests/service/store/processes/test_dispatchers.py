@@ -16,7 +16,7 @@ from tests.service.store.processes.invariants import Ledger
 from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import PATH, enqueue
 
-JOBS = 150
+JOBS = 60
 
 
 def test_every_event_is_claimed_once_per_version_and_delivered_once(
