@@ -28,7 +28,7 @@ class WorkerTimings:
     """Durations of a worker, in seconds."""
 
     poll_s: float = 1.0  # the pause between two polls for jobs, with a jitter of ±50 %
-    # The time that a claim waits for jobs. If it is None, a claim waits for the pause between two polls.
+    # The time that a claim waits for jobs. If it is None, a claim waits as long as a pause.
     claim_wait_s: float | None = None
     # The time in which attempts must end after the stop signal. The threads of attempts that still run after
     # this time are abandoned.

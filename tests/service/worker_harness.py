@@ -128,11 +128,10 @@ class WatchedSandbox(Sandbox):
     _breaks_at, _breaks_left, _breaks_now = "", 0, False
 
     def stop_next(self, step: str, then: Callable[[int], object]) -> None:
-        """Stop the next child of this task, or the next "ffmpeg", by SIGSTOP.
+        """Send SIGSTOP to the next child that runs `step`, and call `then` with the child's pid.
 
-        Then call `then` with the child's pid.
-
-        `then` is also called if the child ends before it can be stopped, which is possible with a small file.
+        `step` is the name of a sandbox task, or "ffmpeg". `then` is also called if the child ends before it
+        can be stopped, which is possible with a small file.
         """
 
         def stop(found: str, child: Child) -> None:

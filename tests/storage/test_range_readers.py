@@ -49,7 +49,7 @@ class RangeStore:
     fault: Fault = lambda reply: reply
     fault_of_front: Fault = lambda reply: reply
     until: int = 3  # the pause ends after this number of ranges
-    etag_at_end: str | None = None  # the ETag of a stat that follows the first range
+    etag_at_end: str | None = None  # the ETag in answers to HEAD after the first range
     spans: list[tuple[int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 

@@ -268,7 +268,10 @@ def _without_repetitions(requests: Sequence[ClaimRequest], known: Mapping[str, o
 def _waiting_at(
     place: int, requests: Sequence[ClaimRequest], picked: Sequence[Sequence[AnyRow]]
 ) -> dict[str, list[int]]:
-    """Return, by queue, the indexes of the requests that need more jobs and have this queue at `place`."""
+    """Return a map from each queue to the requests that need more jobs and list this queue at `place`.
+
+    A request is given by its index.
+    """
     waiting: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
         if place < len(request.queues) and len(picked[number]) < request.limit:

@@ -171,7 +171,8 @@ class ClaimPoll:
                 self._give_up(claim)
             raise
         if len(answer.jobs) > limit:
-            # The id belongs to an aborted claim for more jobs than this worker has free slots now.
+            # The server has repeated the answer to an earlier, aborted claim with this id. That claim asked
+            # for more jobs than the worker now has free slots for.
             with self._changed:
                 self._give_up(claim)
             self.release_abandoned()
