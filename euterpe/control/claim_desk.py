@@ -141,7 +141,7 @@ class ClaimDesk:
         return waiting
 
     def leave(self, waiting: Waiting) -> bool:
-        """End a wait and return True, or return False if the worker must read `waiting.jobs` for its answer.
+        """End a wait and return True, or return False if the answer of the worker comes from `waiting.jobs`.
 
         False means that the answer exists already, that a claim for the worker is running, or that the desk
         must still search for an earlier claim with the same id. The answer may be empty.

@@ -200,7 +200,7 @@ class RequesterQueue:
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
         self._known: dict[str, Destination] = {}  # destinations in the order of their last use
-        # The number of this requester's last send. The sends of all requesters share one sequence of numbers.
+        # The sequence number of this requester's last send. All requesters share one sequence.
         self.last_start = 0
         self.active: dict[str, Destination] = {}  # destinations with waiting events, in the order of service
 

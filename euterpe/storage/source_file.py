@@ -64,7 +64,7 @@ class SourceFile:
             )
 
     def append(self, chunk: bytes) -> bool:
-        """Write the next bytes of the front request. Return False when the byte after them is in a range."""
+        """Write the next bytes of the front request. Return False if this request must stop."""
         with self._changed:
             own = chunk[: self._schedule.limit - self.front]
             write_at(self._descriptor, own, self.front)

@@ -1,4 +1,4 @@
-"""Secrets that a remote worker requests: copies of a refresh request call the requester once."""
+"""Secrets that a remote worker requests. A refresh that is repeated calls the requester once."""
 
 from collections.abc import Iterator
 

@@ -28,7 +28,7 @@ def workdir(tmp_path: Path) -> WorkDir:
 
 
 def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> None:
-    """Check nothing-left."""
+    """Check the invariant `nothing-left`."""
     workdir.open()
     with pytest.raises(KeyError), workdir.folder("job-1") as folder:  # noqa: PT012
         (folder / "out").mkdir()

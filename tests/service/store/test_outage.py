@@ -176,7 +176,7 @@ def _assert_wakes(listener: Listener, store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
-    """Check event-per-transition and no-lease-at-rest.
+    """Check the invariants `event-per-transition` and `no-lease-at-rest`.
 
     SQLite is left out, because an open file stays available.
     """

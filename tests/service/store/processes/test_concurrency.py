@@ -29,7 +29,11 @@ OWN, SHARED = 400, 100  # jobs of each producer, and jobs that both producers en
 
 
 def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: ProcessPool, store: Store) -> None:
-    """Check one-owner, fenced-writes, event-per-transition, no-lease-at-rest, budget, same-key-same-job."""
+    """Check the invariants that concurrent processes could break.
+
+    These are `one-owner`, `fenced-writes`, `event-per-transition`, `no-lease-at-rest`, `budget` and
+    `same-key-same-job`.
+    """
     produced = {name: _jobs(name) for name in ("producer 1", "producer 2")}
     producers = [process_pool.launch(name) for name in produced]
     for producer in producers:
@@ -96,7 +100,7 @@ def _work_one_at_a_time(process_pool: ProcessPool, store: Store, *, producers: S
 
 
 def test_a_step_that_many_processes_take_at_once_is_one_step(process_pool: ProcessPool, store: Store) -> None:
-    """Check valid-transitions and event-per-transition.
+    """Check the invariants `valid-transitions` and `event-per-transition`.
 
     Four processes share each claim, so the fence accepts all their writes, and only the check of the status
     can refuse a write.

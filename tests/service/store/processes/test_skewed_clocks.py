@@ -24,7 +24,7 @@ SKEWS_S = {
 
 
 def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: ProcessPool, store: Store) -> None:
-    """one-owner, fenced-writes: every lease is measured by the database's clock."""
+    """`one-owner` and `fenced-writes` hold, because every lease is measured by the database's clock."""
     enqueue(store, 150, max_attempts=50)
     begin = _database_time(store)
     options: dict[str, Any] = {"backoff": Backoff(base_ms=10, cap_ms=100)}

@@ -23,7 +23,7 @@ SHORT_MS, LONG_MS = 300, 600_000
 def test_a_worker_frozen_past_its_leases_writes_nothing_and_holds_nothing(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """Check one-owner, fenced-writes and terminal-forever."""
+    """Check the invariants `one-owner`, `fenced-writes` and `terminal-forever`."""
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 4, max_attempts=9)
     (last_try,) = enqueue(store, max_attempts=1)
@@ -67,7 +67,7 @@ def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(
 def test_a_dispatcher_that_slept_past_its_lease_settles_nothing(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """one-owner, fenced-writes: the outbox has the same ownership protocol."""
+    """The outbox keeps the invariants `one-owner` and `fenced-writes` too."""
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 4)
     store.inbox.claim("w1", 4)  # writes four events
