@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from euterpe.media.planning.colour import BT709, is_wide
+from euterpe.media.planning.colour import BT709, is_mapped
 from euterpe.media.planning.overlays import overlay_filter, watermark_chains
 from euterpe.media.planning.picture import JITTER_PICTURES
 from euterpe.media.planning.quality import needed_pictures
@@ -20,25 +20,8 @@ from euterpe.media.planning.tree import (
     Still,
     VideoTrack,
 )
+from euterpe.media.source.colour import MATRICES, PRIMARIES, TRANSFERS
 
-_MATRICES = {
-    0: "gbr",
-    1: "bt709",
-    4: "fcc",
-    5: "bt470bg",
-    6: "smpte170m",
-    7: "smpte240m",
-    9: "bt2020nc",
-    10: "bt2020c",
-}
-_PRIMARIES = {
-    **{1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020"},
-    **{10: "smpte428", 11: "smpte431", 12: "smpte432"},
-}
-_TRANSFERS = {
-    **{1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "linear"},
-    **{13: "iec61966-2-1", 14: "bt2020-10", 15: "bt2020-12", 16: "smpte2084", 18: "arib-std-b67"},
-}
 # Leave out a picture whose time is not after the time of the previous picture. With two pictures at one time,
 # the muxers of MP4 and of segments failed ("Non-monotonic DTS"). Screen recorders make such films.
 _LATER_PICTURES = "select='isnan(prev_selected_pts)+gt(pts,prev_selected_pts)'"
@@ -170,13 +153,17 @@ def _picks(picture: Picture) -> Iterator[str]:
 
 
 def _mapped(picture: Picture, largest: Scale) -> Iterator[str]:
-    """Yield the mapping of HDR or BT.2020 to BT.709, at the largest size that is needed.
+    """Yield the mapping of HDR, of BT.2020 or of rare colours, at the largest size that is needed.
 
-    The filters compute in floating point: for two seconds at 1080 lines they take as long as the encode.
-    Remove the HDR metadata, because they would tell a player that the SDR pictures are HDR.
+    The result is BT.709, or BT.2020 if HDR is kept. The filters compute in floating point: for two seconds at
+    1080 lines they take as long as the encode. Remove the HDR metadata of SDR, because they would tell a
+    player that the SDR pictures are HDR.
     """
-    yield from (f"sidedata=mode=delete:type={kind}" for kind in _HDR_METADATA)
     size = f"w={largest.width}:h={largest.height}"
+    if picture.is_ten_bit:
+        yield f"zscale={size}:p=bt2020:m=bt2020nc:r=tv:agamma=0,format=yuv420p10le"
+        return
+    yield from (f"sidedata=mode=delete:type={kind}" for kind in _HDR_METADATA)
     if picture.tone_map is None:
         yield f"zscale={size}:p=bt709:t=bt709:m=bt709:r=tv:agamma=0,format=yuv420p"
         return
@@ -189,7 +176,14 @@ def _mapped(picture: Picture, largest: Scale) -> Iterator[str]:
 
 
 def _is_mapped(picture: Picture) -> bool:
-    return picture.tone_map is not None or (is_wide(picture.given) and not is_wide(picture.colour))
+    return picture.tone_map is not None or is_mapped(picture.given, picture.colour)
+
+
+def _colour_before_scale(picture: Picture) -> PictureColour:
+    """Return the colour after the mapping, if there is one."""
+    if not _is_mapped(picture):
+        return picture.given
+    return picture.colour if picture.is_ten_bit else BT709
 
 
 def _scale_chains(command: Command) -> Iterator[str]:
@@ -228,8 +222,7 @@ def _scale_chains(command: Command) -> Iterator[str]:
 def _sized(picture: Picture, scale: Scale) -> Iterator[str]:
     size = f"scale={scale.width}:{scale.height}"
     if scale.parent is None:
-        before = BT709 if _is_mapped(picture) else picture.given
-        after = picture.colour
+        before, after = _colour_before_scale(picture), picture.colour
         size += f":in_color_matrix={_matrix(before)}:out_color_matrix={_matrix(after)}"
         size += f":in_range={_range(before)}:out_range={_range(after)}"
     yield f"{size},setsar=1,format={_pixel_format(picture)}"
@@ -247,14 +240,14 @@ def _finished(picture: Picture, scale: Scale, stills: list[Still]) -> Iterator[s
 
 
 def _tags(colour: PictureColour) -> str:
-    primaries, transfer = _PRIMARIES.get(colour.primaries, "bt709"), _TRANSFERS.get(colour.transfer, "bt709")
-    matrix = _MATRICES.get(colour.matrix, "bt709")
-    names = f"color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}"
+    primaries, transfer = PRIMARIES[colour.primaries], TRANSFERS[colour.transfer]
+    names = f"color_primaries={primaries}:color_trc={transfer}:colorspace={MATRICES[colour.matrix]}"
     return f"setparams=range={_range(colour)}:{names}"
 
 
 def _matrix(colour: PictureColour) -> str:
-    return {0: "auto", 9: "bt2020", 10: "bt2020"}.get(colour.matrix, _MATRICES.get(colour.matrix, "bt709"))
+    """Return the name of the matrix for the filter `scale`."""
+    return {0: "auto", 9: "bt2020"}.get(colour.matrix, MATRICES[colour.matrix])
 
 
 def _range(colour: PictureColour) -> str:
