@@ -17,6 +17,7 @@ from euterpe.media.encoding.runner import OpenFiles, Runner, SourceStream
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.measurements import settled
+from euterpe.media.planning.picture_counts import COUNTS
 from euterpe.media.planning.quality import LOGS
 from euterpe.media.planning.text_inputs import SUBTITLES
 from euterpe.media.planning.tracks import STATISTICS
@@ -145,6 +146,8 @@ def _prepare(plan: Plan, folder: Path) -> None:
                 (folder / product.path).parent.mkdir(exist_ok=True)
             case Discard():
                 (folder / STATISTICS).mkdir(exist_ok=True)
+    if any(command.videos for command in plan.commands):
+        (folder / COUNTS).mkdir(exist_ok=True)
     for text in plan.texts:
         path = folder / text.path
         path.parent.mkdir(exist_ok=True)
@@ -154,8 +157,8 @@ def _prepare(plan: Plan, folder: Path) -> None:
 
 
 def remove_inputs_and_logs(folder: Path) -> None:
-    """Remove the subtitle inputs (up to 200 MB) and the logs of the metrics. Call this after `verify`."""
-    for name in (SUBTITLES, LOGS):
+    """Remove the subtitle inputs (up to 200 MB) and the logs of the pictures. Call this after `verify`."""
+    for name in (SUBTITLES, LOGS, COUNTS):
         _remove_folder(folder / name)
 
 

@@ -53,6 +53,7 @@ class ExpectedTrack:
     is_copied: bool = False
     gain: Gain | None = None
     quality: QualityCheck | None = None  # None if the quality is not measured
+    is_counted: bool = False  # whether ffmpeg counts the pictures that it gives to the encoder
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ class ExpectedFile:
     demuxer: str | None
     tracks: tuple[ExpectedTrack, ...] = ()
     may_have_chapters: bool = False  # chapters appear as a data track
+
+    @property
+    def is_counted(self) -> bool:
+        return any(track.is_counted for track in self.tracks)
 
 
 @dataclass(frozen=True)
@@ -165,4 +170,5 @@ def _track(command: Command, track: MuxedTrack) -> ExpectedTrack:
         scale.shown_width,
         scale.shown_height,
         quality=video.quality,
+        is_counted=True,
     )

@@ -1,4 +1,4 @@
-"""Read the results that ffmpeg's metric filters wrote for each picture.
+"""Read the logs that ffmpeg's metric filters and encoders wrote for each picture.
 
 This module runs in sandboxed children only.
 """
@@ -35,6 +35,18 @@ def read_quality_logs(logs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     For VMAF, `low` is the score that 99 % of the pictures reach.
     """
     return [_read(Path(path), metric) for path, metric in logs]
+
+
+def count_pictures(logs: Sequence[str]) -> list[int | None]:
+    """Return the number of lines of each log, or None if the log cannot be read."""
+    return [_count(Path(path)) for path in logs]
+
+
+def _count(path: Path) -> int | None:
+    try:
+        return sum(line.endswith(b"\n") for line in _lines(path))
+    except (OSError, ValueError):
+        return None
 
 
 def _read(path: Path, metric: str) -> dict[str, Any]:

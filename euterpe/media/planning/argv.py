@@ -10,6 +10,7 @@ from euterpe.domain.codecs import IMAGE_CODECS, PREVIEW_CODECS, Codec
 from euterpe.media.packaging.languages import code_in_mp4, code_in_quicktime
 from euterpe.media.planning.encoders import audio_arguments, video_arguments
 from euterpe.media.planning.filters import graph, metadata_graphs, video_label
+from euterpe.media.planning.picture_counts import count_arguments
 from euterpe.media.planning.quality import comparison_arguments
 from euterpe.media.planning.sound_filters import loudness_graph
 from euterpe.media.planning.text_inputs import TextInput, text_inputs
@@ -172,7 +173,7 @@ def _product(command: Command, place: int) -> Iterator[str]:
     product = command.products[place]
     match product:
         case File():
-            yield from (*_tracks(command, product.tracks), *_text_tracks(command, place))
+            yield from (*_tracks(command, product.tracks, product.path), *_text_tracks(command, place))
             yield from _tags(product, command.inputs[product.input])
             yield from (*_labels(product.tracks, product.muxer), *_text_labels(product))
             yield from (*_QUEUE, *_BITEXACT)
@@ -180,7 +181,7 @@ def _product(command: Command, place: int) -> Iterator[str]:
                 yield from _COPY_QUEUE
             yield from (*_muxer(product), "-y", f"file:{product.path}")
         case Rendition():
-            yield from _tracks(command, (product.track,))
+            yield from _tracks(command, (product.track,), f"{product.folder}/{product.name}")
             yield from (*_NO_TAGS, *_labels((product.track,)), *_QUEUE, *_BITEXACT)
             yield from _segments(product)
         case Still():
@@ -191,7 +192,7 @@ def _product(command: Command, place: int) -> Iterator[str]:
             yield from ("-map", label, *video_arguments(video), "-f", "null", "-")
 
 
-def _tracks(command: Command, tracks: Sequence[MuxedTrack]) -> Iterator[str]:
+def _tracks(command: Command, tracks: Sequence[MuxedTrack], path: str) -> Iterator[str]:
     sounds = 0
     for track in tracks:
         if track.is_copied:
@@ -200,6 +201,7 @@ def _tracks(command: Command, tracks: Sequence[MuxedTrack]) -> Iterator[str]:
         elif track.kind == "video":
             video = command.videos[track.place]
             yield from ("-map", video_label(video, track.place), *video_arguments(video))
+            yield from count_arguments(path)
         else:
             audio = command.audios[track.place]
             yield from ("-map", f"[a{track.place}]")

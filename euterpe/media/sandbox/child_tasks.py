@@ -11,7 +11,7 @@ import av
 
 from euterpe.media.encoding.inspect_output import inspect
 from euterpe.media.encoding.packet_digests import packets_of_files, packets_of_source
-from euterpe.media.encoding.quality_logs import read_quality_logs
+from euterpe.media.encoding.quality_logs import count_pictures, read_quality_logs
 from euterpe.media.encoding.same_samples import same_samples
 from euterpe.media.errors import MediaError
 from euterpe.media.packaging.decode_times import align_decode_times, drop_edit_list
@@ -54,6 +54,7 @@ _TASKS: dict[str, Callable[..., Any]] = {
     "packets_of_source": packets_of_source,
     "packets_of_files": packets_of_files,
     "read_quality_logs": read_quality_logs,
+    "count_pictures": count_pictures,
     "read_segments": read_segments,
     "decode_first_pictures": decode_first_pictures,
     "align_decode_times": align_decode_times,

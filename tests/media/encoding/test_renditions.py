@@ -273,6 +273,21 @@ def encode_again(clips: Clips, sandbox: Sandbox, folder: Path, **changes: Any) -
     return planned
 
 
+def test_a_rendition_that_lost_pictures_is_refused(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    """The segments have the planned times, but fewer pictures than the encoder was given."""
+    right, other = tmp_path / "right", tmp_path / "other"
+    right.mkdir()
+    other.mkdir()
+    planned = encode_again(clips, sandbox, right, video={"ladder": [90]})
+    encode_again(clips, sandbox, other, video={"ladder": [90], "fps": 5})
+    for path in (other / "both").glob("90p_*"):
+        path.replace(right / "both" / path.name)
+    message = "both/90p: it has 45 pictures, but its encoder was given 225"
+    with pytest.raises(MediaError, match=message) as refused:
+        package(sandbox, (planned, right))
+    assert refused.value.code == "output_truncated"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
