@@ -28,7 +28,7 @@ from euterpe.media.packaging.rendition import (
     codec_family,
     rendition_of,
 )
-from euterpe.media.packaging.segment_checks import check_aligned, check_first_pictures
+from euterpe.media.packaging.segment_checks import check_aligned, check_first_pictures, check_sounds
 from euterpe.media.packaging.segment_facts import RenditionFacts
 from euterpe.media.planning.tree import Package, Plan, SegmentEncryption
 from euterpe.media.sandbox.sandbox import Sandbox
@@ -129,6 +129,8 @@ class Packager:
         _check(expected, facts)
         if facts.track.kind == "video":
             check_first_pictures(self._sandbox, root, facts, on_tick=self._on_tick)
+        else:
+            check_sounds(self._sandbox, root, facts, on_tick=self._on_tick)
         return facts
 
     def _check_pictures(self, planned: Sequence[ExpectedRendition], facts: Sequence[RenditionFacts]) -> None:

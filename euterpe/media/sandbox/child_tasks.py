@@ -19,6 +19,7 @@ from euterpe.media.packaging.disabled_tracks import disable_text_tracks
 from euterpe.media.packaging.first_pictures import decode_first_pictures
 from euterpe.media.packaging.keyframe_file import write_keyframes
 from euterpe.media.packaging.segments import read_segments
+from euterpe.media.packaging.sound_segments import decode_sound_segments
 from euterpe.media.packaging.tails import fold_tail
 from euterpe.media.source.keyframes import keyframes
 from euterpe.media.source.probe import probe, probe_beginning
@@ -57,6 +58,7 @@ _TASKS: dict[str, Callable[..., Any]] = {
     "count_pictures": count_pictures,
     "read_segments": read_segments,
     "decode_first_pictures": decode_first_pictures,
+    "decode_sound_segments": decode_sound_segments,
     "align_decode_times": align_decode_times,
     "drop_edit_list": drop_edit_list,
     "disable_text_tracks": disable_text_tracks,

@@ -4,11 +4,13 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from shutil import copytree
 from typing import Any
 
 import pytest
 
+from euterpe.domain.codecs import codecs_for
 from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.outputs import AdaptiveOutput
 from euterpe.media.encoding.output_folder import DiskUse
@@ -251,6 +253,29 @@ def test_a_segment_whose_first_picture_cannot_be_decoded_is_refused(sandbox: San
     with pytest.raises(MediaError, match=r"90p_00003\.m4s: its first picture") as refused:
         package(sandbox, made)
     assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+
+
+def with_noise(data: bytes) -> bytes:
+    """Return the segment with its boxes, but with noise in the second half of its media."""
+    half = (data.index(b"mdat") + 4 + len(data)) // 2
+    return data[:half] + Random(1).randbytes(len(data) - half)
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("audio", "hls")])
+@pytest.mark.parametrize("damage", [garbled, with_noise])
+def test_a_segment_whose_sound_cannot_be_decoded_is_refused(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str, damage: Callable[[bytes], bytes]
+) -> None:
+    """An earlier version decoded no sound of segments."""
+    planned = encode_again(clips, sandbox, tmp_path, audio={"codec": codec}, video={"ladder": [64]})
+    path = segment(tmp_path, 3, "audio")
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with pytest.raises(MediaError, match=r"audio_00003\.m4s: .*sound cannot be decoded") as refused:
+        package(sandbox, (planned, tmp_path))
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    path.write_bytes(whole)
+    assert len(package(sandbox, (planned, tmp_path)).tracks) == 2
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc", "vp9", "av1"])
