@@ -10,13 +10,11 @@ from pydantic import TypeAdapter, with_config
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
-from euterpe.media.packaging.rendition import KeyframeFile, VideoRendition
+from euterpe.media.packaging.rendition import LEAST_LAST_SEGMENT, KeyframeFile, VideoRendition
 from euterpe.media.packaging.segment_facts import RenditionFacts, SegmentFacts, read_rendition
 from euterpe.media.sandbox.child_results import Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-# A last segment that is shorter than this share of the segment length is appended to the previous segment.
-_LEAST_SHARE = 0.5
 # The maximum number of bytes that one child rewrites. A child may run for one minute, and even a slow disk
 # writes this much in a minute.
 _BYTES_PER_CALL = 512 << 20
@@ -120,7 +118,7 @@ class _Rewriter:
     def without_tail(self, facts: RenditionFacts, segment_seconds: float) -> RenditionFacts:
         *others, last = facts.segments
         seconds = (last.end - last.start) / facts.track.timescale
-        if not others or seconds >= segment_seconds * _LEAST_SHARE:
+        if not others or seconds >= segment_seconds * LEAST_LAST_SEGMENT:
             return facts
         before = others[-1]
         self._call("fold_tail", {"segment": before.name, "tail": last.name})

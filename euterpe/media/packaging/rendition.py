@@ -15,6 +15,8 @@ _FAMILIES = {
     **{"avc1": "h264", "hvc1": "hevc", "av01": "av1", "vp09": "vp9", "wvtt": "webvtt"},
     **{"mp4a.40": "aac", "mp4a.69": "mp3", "mp4a.6B": "mp3", "Opus": "opus", "fLaC": "flac"},
 }
+# The shortest last segment, as a share of the segment length. hls.js 1.7.4 stalls at very short segments.
+LEAST_LAST_SEGMENT = 0.5
 _MICROSECONDS = 1_000_000  # in a second
 
 HLS_TYPE, DASH_TYPE, TEXT_TYPE = "application/vnd.apple.mpegurl", "application/dash+xml", "text/vtt"

@@ -74,6 +74,13 @@ def subtitled(sources: Sources, codec: str) -> Path:
     return sources.get(f"subtitled-{codec}.{container}", generate)
 
 
+def subtitled_with_longer_sound(sources: Sources) -> Path:
+    """Return the film of `subtitled`, which has 2 s, with sound of 2.005 s."""
+    film, sound = subtitled(sources, "srt"), "sine=440:sample_rate=48000:duration=2.005"
+    words = f"-i {film} -f lavfi -i {sound} -map 0 -map 1 -c:v copy -c:s copy -c:a flac"
+    return sources.get("subtitled-longer-sound.mkv", lambda path: ffmpeg(f"{words} {path}"))
+
+
 def write_cues(path: Path, like: Path, cues: Iterable[tuple[int, int, bytes]]) -> None:
     """Write a copy of the film `like` with other subtitles: packets of (start, length, bytes), in ms."""
     with av.open(str(like)) as given, av.open(str(path), "w") as made:
