@@ -27,6 +27,9 @@ def _heading(output: Document) -> str:
     told = [
         *([format_seconds(seconds)] if seconds is not None else []),
         *([f"about {format_bytes(size)}"] if size is not None else []),
+        *([f"watermark at {mark}"] if (mark := output.get("watermark")) else []),
+        *([f"encrypted ({method})"] if (method := output.get("encryption")) else []),
+        *([f"target VMAF {vmaf:g}"] if (vmaf := output.get("target_vmaf")) else []),
         *(["size not known before the search for `target`"] if _is_searched(output) else []),
     ]
     return f"{output['name']}  {', '.join(told)}" if told else str(output["name"])

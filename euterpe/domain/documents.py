@@ -303,6 +303,14 @@ class PlannedOutputDocument:
             minimum=0,
         ),
     ]
+    watermark: Annotated[str | None, about("the position of the watermark; null without one", None)]
+    target_vmaf: Annotated[
+        float | None,
+        about("the VMAF for which a search will choose the quality; null without a target", None),
+    ]
+    encryption: Annotated[
+        str | None, about("the method of the encryption of the segments; null without encryption", None)
+    ]
     tracks: Annotated[
         Sequence[Object],
         about("the tracks", [example_document(PlannedTrackDocument)], inner=PlannedTrackDocument),

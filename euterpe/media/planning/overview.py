@@ -78,10 +78,14 @@ def _output(plan: Plan, output: OutputSpec, info: MediaInfo) -> PlannedOutputDoc
                     tracks.append(_still(command, product))
                     stills += _still_bytes(command, product, output)
     tracks += _texts(plan, output)
+    video = getattr(output, "video", None)
     return PlannedOutputDocument(
         name=output.name,
         duration_seconds=None if stills and not isinstance(output, PreviewOutput) else seconds,
         expected_bytes=stills or _expected_bytes(tracks, seconds),
+        watermark=mark.position if (mark := getattr(output, "watermark", None)) else None,
+        target_vmaf=target.vmaf if (target := getattr(video, "target", None)) else None,
+        encryption=lock.method if (lock := getattr(output, "encryption", None)) else None,
         tracks=[members(track) for track in tracks],
     )
 
