@@ -63,7 +63,7 @@ def test_blame_an_exception_in_the_prober_is_the_fault_of_the_file(sandbox: Sand
 
     The `TypeError` of this test represents any exception, including `MemoryError`.
     """
-    arguments = {"files": [["film.mp4", "mov", None]], "keyframe_seconds": 1.0}
+    arguments = {"files": [["film.mp4", "mov", False, None]], "keyframe_seconds": 1.0}
     with pytest.raises(MediaError) as failed:
         sandbox.call("inspect", arguments, blame=ErrorCode.SOURCE_UNSUPPORTED)
     assert (failed.value.code, failed.value.retry_class) == ("source_unsupported", RetryClass.PERMANENT)
