@@ -10,13 +10,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import euterpe
 from euterpe.client import Client
 from euterpe.crypto import keyfile
+from euterpe.domain.scopes import Scope
 from euterpe.settings import Settings
 from euterpe.store.store import Store
 from euterpe.wiring.database import open_store
 from tests.s3 import S3Server
 from tests.service.receiver import Receiver
+
+_REPOSITORY = Path(euterpe.__file__).parents[1]  # the programs run the code of the tests' own checkout
+# The settings that a remote worker has in common with the other programs. It has no database and no KEK.
+_OF_REMOTE_WORKERS = (
+    "PATH",
+    "PYTHONPATH",
+    "EUTERPE_WORK_DIR",
+    "EUTERPE_STORAGE_ENDPOINTS",
+    "EUTERPE_STORAGE_ROOTS",
+    "EUTERPE_EGRESS_ALLOW",
+    "SSL_CERT_FILE",
+)
 
 
 class Program:
@@ -120,6 +134,7 @@ class Installation:
         self.work.mkdir()
         self.environ = {
             "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(_REPOSITORY),
             "EUTERPE_DATABASE_URL": url,
             "EUTERPE_KEK_FILE": str(folder / "keks.json"),
             "EUTERPE_WORK_DIR": str(self.work),
@@ -154,6 +169,18 @@ class Installation:
 
     def start(self, *arguments: str, **environ: str) -> Program:
         program = Program(arguments, {**self.environ, **environ}, self.folder)
+        self._programs.append(program)
+        return program
+
+    def start_remote_worker(
+        self, server: str, *, module: tuple[str, ...] = ("euterpe",), **environ: str
+    ) -> Program:
+        """Start a remote worker with one slot and a worker key of its own."""
+        with self.store() as store:
+            created = store.requesters.create(f"worker-{len(self._programs)}", (Scope.WORKER,))
+        common = {name: self.environ[name] for name in _OF_REMOTE_WORKERS if name in self.environ}
+        own = {"EUTERPE_SERVER": server, "EUTERPE_API_KEY": created.api_key, "EUTERPE_WORKER_SLOTS": "1"}
+        program = Program(("worker",), {**common, **own, **environ}, self.folder, module=module)
         self._programs.append(program)
         return program
 
