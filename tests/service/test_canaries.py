@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import signal
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,13 +17,12 @@ import pytest
 
 from euterpe.client import Client, Job
 from euterpe.store.engine.engines import sqlite_file
-from tests.net.servers import Authority, Server
 from tests.s3 import SECRET_ACCESS_KEY
 from tests.service.canaries import core_limits_of, files_below, find_leaks, mint, processes_in, rows_of
 from tests.service.installation import Installation
 from tests.service.process_table import descendants
 from tests.service.receiver import credentials_answer
-from tests.storage.fake_stores import Call, MemoryStore, Reply, http_handler
+from tests.service.signed_url_store import signed_url_store
 
 _NAMES = ("wrong key", "token", "fresh token", "malformed answer", "later key", "signature", "misplaced")
 _SETTINGS = {
@@ -47,27 +45,10 @@ def large_cores() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
-class SignedUrlStore(MemoryStore):
-    """An object store for signed URLs that quotes the URL when it refuses a request."""
-
-    def __call__(self, call: Call) -> Reply:
-        if call.path.startswith("/refused"):
-            quoting = f"<Error><Code>AccessDenied</Code><Resource>{call.target}</Resource></Error>"
-            return Reply(403, {"location": call.target}, quoting.encode())
-        return super().__call__(call)
-
-
 @pytest.fixture
 def store_url(tmp_path: Path, clip: Path, installation: Installation) -> Iterator[str]:
-    """Yield the URL of a store that the installation may call and whose certificate it trusts."""
-    authority = Authority(tmp_path)
-    (certificate,) = authority.client_context().get_ca_certs(binary_form=True)
-    (tmp_path / "ca.pem").write_text(ssl.DER_cert_to_PEM_cert(certificate))
-    store = SignedUrlStore(**{"clip.mp4": clip.read_bytes()})
-    with Server(http_handler(store), authority.server_context(["localhost"])) as server:
-        installation.environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
-        installation.environ["EUTERPE_EGRESS_ALLOW"] += f",localhost:{server.port}"
-        yield f"https://localhost:{server.port}"
+    with signed_url_store(installation, tmp_path, clip) as url:
+        yield url
 
 
 @pytest.mark.usefixtures("large_cores", "media")
