@@ -20,6 +20,8 @@ class RecordingProxy:
         self.server, self.url = server, ""
         self._requests: list[bytearray] = []
         self._answers: list[bytearray] = []
+        self._recorded, self._is_open = threading.Condition(), threading.Event()
+        self._is_open.set()
 
     @property
     def places(self) -> dict[str, bytes]:
@@ -35,25 +37,51 @@ class RecordingProxy:
         """Return how often each call of the worker's contract was requested."""
         return Counter(name.decode() for stream in [*self._requests] for name in _CALL.findall(stream))
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Record the requests of the worker, but keep them back until the end of the block."""
+        self._is_open.clear()
+        try:
+            yield
+        finally:
+            self._is_open.set()
+
+    def await_request(self, part: bytes, timeout_s: float = 60.0) -> None:
+        """Wait for a request that contains `part`."""
+        with self._recorded:
+            found = self._recorded.wait_for(
+                lambda: any(part in stream for stream in self._requests), timeout_s
+            )
+        assert found, f"no request contains {part!r}"
+
     def serve(self, _: Server, worker: socket.socket) -> None:
         requests, answers = bytearray(), bytearray()
         self._requests.append(requests)
         self._answers.append(answers)
         with socket.create_connection(("127.0.0.1", urlsplit(self.server).port)) as api:
-            back = threading.Thread(target=_pass_on, args=(api, worker, answers))
+            back = threading.Thread(target=self._pass_on, args=(api, worker, answers))
             back.start()
-            _pass_on(worker, api, requests)
+            self._pass_on(worker, api, requests, self._is_open)
             back.join()
 
-
-def _pass_on(source: socket.socket, target: socket.socket, record: bytearray) -> None:
-    """Send all bytes of `source` to `target`, and then the end of the stream."""
-    with suppress(OSError):  # one of the two was killed
-        while data := source.recv(65536):
-            record += data
-            target.sendall(data)
-    with suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
+    def _pass_on(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        record: bytearray,
+        is_open: threading.Event | None = None,
+    ) -> None:
+        """Send all bytes of `source` to `target`, and then the end of the stream."""
+        with suppress(OSError):  # one of the two was killed
+            while data := source.recv(65536):
+                with self._recorded:
+                    record += data
+                    self._recorded.notify_all()
+                if is_open is not None:
+                    is_open.wait()
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from euterpe.domain.states import JobStatus
 from tests.net.servers import Server
 from tests.service.clips import make_noise
 from tests.service.installation import Installation
+from tests.service.recording_proxy import recording_proxy
 from tests.service.store.processes.invariants import check_lives, read_lives
 from tests.service.worker_harness import S3Proxy
 from tests.storage.fake_stores import http_handler
@@ -37,10 +38,10 @@ def test_a_remote_worker_frozen_in_an_upload_publishes_nothing_over_the_newer_re
     source, published = make_noise(media / "noise.mp4"), media / "out" / "video.mp4"
     api, gate = installation.start("api", "--port", "0", **_SHORT_LEASE), proxy.gate("PUT", "partNumber=1")
     server = api.address()
-    frozen = installation.start_remote_worker(server)
     keys = installation.s3.document(endpoint=installation.environ["EUTERPE_STORAGE_ENDPOINTS"])
     request = installation.request("noise.mp4", profile=None, outputs=[_VIDEO], credentials=keys)
-    with Client(server, installation.api_key) as client:
+    with Client(server, installation.api_key) as client, recording_proxy(server) as to_server:
+        frozen = installation.start_remote_worker(to_server.url)
         job_id = client.submit(request).job_id
         with gate.held():
             assert any(update.status == "uploading" for update in client.watch(job_id))
@@ -51,7 +52,10 @@ def test_a_remote_worker_frozen_in_an_upload_publishes_nothing_over_the_newer_re
             done = client.wait(job_id, timeout=60).raise_for_failure()
             winner, before = published.read_bytes(), published.stat()
         assert done.outputs[0]["sha256"] == sha256(winner).hexdigest()
-        os.kill(frozen.pid, signal.SIGCONT)
+        with to_server.held():
+            # No heartbeat shows the worker that its lease is lost. So it must ask before it publishes.
+            os.kill(frozen.pid, signal.SIGCONT)
+            to_server.await_request(b'"urgent": true')
         frozen.await_log("lease_lost")
         assert frozen.stop() == 0  # the worker has removed the parts that it sent
         assert client.status(job_id) == done
