@@ -31,7 +31,9 @@ _WORKERS = 3
 _MAX_ATTEMPTS = 6
 # A job that succeeds needs at least this many calls: three statuses and the end.
 _FEWEST_CALLS = 4
-_LONGEST_TRICKLE_S = 0.05
+_LONGEST_TRICKLE_S, _MOST_TRICKLED = 0.05, 20
+# A job with this pause in each of its four steps takes longer than a lease.
+_PAUSE_S = 0.8
 _REST_TIMEOUT_S = 300.0
 _REPOSITORY = Path(euterpe.__file__).parents[1]
 
@@ -99,8 +101,9 @@ class RemoteFleet:
         kinds = kinds[:disturbances]
         self.random.shuffle(kinds)
         for count, disturb in zip(parts, kinds, strict=True):
-            self._trickle(count // 2)
-            self.enqueue(count - count // 2)
+            trickled = min(count // 2, _MOST_TRICKLED)
+            self._trickle(trickled)
+            self.enqueue(count - trickled)
             self.proxy.await_calls(self.random.randint(1, _FEWEST_CALLS * count // 2))
             disturb()
         self.enqueue(jobs - sum(parts))
@@ -125,7 +128,7 @@ class RemoteFleet:
             failures = 1 if draw < 0.12 else 2
         elif draw < 0.20:
             failures, code = (99, code) if draw < 0.17 else (1, ErrorCode.SOURCE_NOT_MEDIA)
-        pause_s = 1.0 if draw > 0.97 else 0.0  # the pause in each of the four steps
+        pause_s = _PAUSE_S if draw > 0.97 else 0.0
         metadata = {"failures": failures, "code": code.value, "pause_s": pause_s}
         return new_job(
             requester_id=self.requester_id, max_attempts=_MAX_ATTEMPTS, spec={**SPEC, "metadata": metadata}
@@ -164,7 +167,7 @@ class RemoteFleet:
         worker.is_hurt = True
         os.kill(worker.program.pid, signal.SIGSTOP)
         self.disturbances["worker_freezes"] += 1
-        worker.thaw = threading.Timer(LEASE_S * (1.2 + self.random.random()), self._thaw, (worker,))
+        worker.thaw = threading.Timer(LEASE_S * (1.1 + 0.4 * self.random.random()), self._thaw, (worker,))
         worker.thaw.start()
 
     def _thaw(self, worker: SimulatedProcess) -> None:
@@ -189,8 +192,11 @@ class RemoteFleet:
         for worker in self.workers:
             if worker.thaw is not None:
                 worker.thaw.join()
-            if worker.program.is_running:
-                assert worker.program.stop() == 0, "".join(worker.program.log[-20:])
+        running = [worker.program for worker in self.workers if worker.program.is_running]
+        for program in running:
+            os.kill(program.pid, signal.SIGTERM)
+        for program in running:
+            assert program.wait() == 0, "".join(program.log[-20:])
 
     def replay(self, sample: int) -> int:
         """Restart the API, and report some ends again.

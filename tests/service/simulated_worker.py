@@ -25,15 +25,20 @@ from euterpe.worker.attempt_control import AttemptControl, LeaseLost
 from euterpe.worker.http_plane import HttpPlane
 from euterpe.worker.lease_keeper import JobLeaseKeeper
 from euterpe.worker.recorder import AttemptRecorder
+from euterpe.worker.remote.claim_poll import ClaimPoll
 from euterpe.worker.remote.held_lease import boot_clock
 from euterpe.worker.remote.server_connection import ServerConnection
 from euterpe.worker.remote.server_settings import ServerSettings
 
-SLOTS = 5
+# Most attempts wait for a late call. With 5 slots, a run of 500 jobs took 40 s, and two cores were idle.
+SLOTS = 16
 _TIMEOUT_S = 600.0
 _WATCH_S = 0.05
 _CLAIM_WAIT_S = 2.0
 _LONGEST_STEP_S = 0.02
+# This is half of the lease, as in production. After a longer pause between two copies of a claim whose answer
+# was lost, the lease has expired, and the attempt is lost.
+_LONGEST_PAUSE_S = 1.5
 
 
 class Journal:
@@ -76,7 +81,10 @@ class LeaseWatch:
 class SimulatedWorker:
     def __init__(self, url: str, api_key: str, worker_id: str, journal: Journal, random: Random) -> None:
         connection = ServerConnection(ServerSettings(url, api_key), connections=SLOTS + 4)
-        self._plane = HttpPlane(connection, worker_id=worker_id)
+        claims = ClaimPoll(
+            connection, worker_id, ("default",), clock=boot_clock, longest_pause_s=_LONGEST_PAUSE_S
+        )
+        self._plane = HttpPlane(connection, worker_id=worker_id, claims=claims)
         self._keeper = JobLeaseKeeper(self._plane, interval_ms=500)
         self._watch = LeaseWatch(self._plane, self._keeper)
         self._journal, self._random = journal, random

@@ -74,11 +74,12 @@ class ClaimPoll:
         clock: Clock,
         undisturbed_s: float = _UNDISTURBED_S,
         abandoned_s: float = _ABANDONED_S,
+        longest_pause_s: float = _LONGEST_PAUSE_S,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         self._connection, self._worker_id, self._queues = connection, worker_id, queues
         self._clock, self._undisturbed_s, self._abandoned_s = clock, undisturbed_s, abandoned_s
-        self._new_id = new_id
+        self._longest_pause_s, self._new_id = longest_pause_s, new_id
         self._changed = threading.Condition()
         self._woken = False
         self._open: _Unanswered | None = None
@@ -179,7 +180,7 @@ class ClaimPoll:
             return None
         with self._changed:
             self._open = None
-        self._failures, self._not_before = 0, received_at + min(answer.retry_after_s, _LONGEST_PAUSE_S)
+        self._failures, self._not_before = 0, received_at + min(answer.retry_after_s, self._longest_pause_s)
         return ClaimedAt(answer, claim.sent_at, received_at, claim.was_repeated)
 
     def _await(self, future: "Future[ApiResponse]") -> ApiResponse | None:
@@ -208,10 +209,10 @@ class ClaimPoll:
         The pause is the longer of two times: a random part of a time that doubles with each failure, and the
         pause that the server asked for.
         """
-        longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._failures, 10))
+        longest_s = min(self._longest_pause_s, _FIRST_PAUSE_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         asked_s = error.retry_after_s if isinstance(error, ServerUnavailable) else None
-        pause_s = max(longest_s * draw(), min(asked_s or 0.0, _LONGEST_PAUSE_S))
+        pause_s = max(longest_s * draw(), min(asked_s or 0.0, self._longest_pause_s))
         self._not_before = self._clock() + pause_s
 
     def _give_up(self, claim: _Unanswered) -> None:
