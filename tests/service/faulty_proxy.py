@@ -12,7 +12,7 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
-_ENDS = re.compile(rb"POST /internal/worker/(complete|fail|release) ")
+_RECORDED = re.compile(rb"POST /internal/worker/(claim|complete|fail|release) ")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
 _LOST = (OSError, asyncio.IncompleteReadError)
@@ -56,6 +56,7 @@ class FaultyProxy:
         self.faults: Counter[str] = Counter()
         self.ends: dict[tuple[str, str], ReportedEnd] = {}  # by call and attempt id
         self.has_faults = True
+        self.empty_claims: dict[str, float] = {}  # when a claim id was first answered without jobs
         self.outages: list[tuple[float, float]] = []  # the times without a server, by the wall clock
         self._away_since: float | None = None
         self._calls, self._counted = 0, threading.Condition()
@@ -204,18 +205,21 @@ class FaultyProxy:
         return answer
 
     def _record(self, request: bytes, answer: bytes) -> None:
-        """Record the answer to an end, even if it will not reach the worker.
+        """Record the answer to an end or to a claim, even if it will not reach the worker.
 
         A status of 500 or more is no answer.
         """
-        found, status = _ENDS.match(request), int(answer[9:12])
+        found, status = _RECORDED.match(request), int(answer[9:12])
         if found is None or status >= 500:
             return
-        values = json.loads(request.partition(b"\r\n\r\n")[2])
-        if "attempt_id" in values:
+        values, document = (json.loads(message.partition(b"\r\n\r\n")[2]) for message in (request, answer))
+        if found[1] == b"claim":
+            if document.get("claimed") is False:
+                self.empty_claims.setdefault(values["claim_id"], time.time())
+        elif "attempt_id" in values:
             name = (found[1].decode(), values["attempt_id"])
             end = self.ends.setdefault(name, ReportedEnd(request))
-            end.answers.append((status, json.loads(answer.partition(b"\r\n\r\n")[2])))
+            end.answers.append((status, document))
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:

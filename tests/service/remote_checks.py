@@ -21,6 +21,7 @@ class Figures:
     hurt: int  # the lease expired because the worker was killed or frozen
     late: int  # the lease expired because the heartbeats of a running worker did not arrive
     outage: int  # the answer to the claim was lost, and the API was then down for longer than a lease
+    copied: int  # a copy of a claim without jobs arrived after a restart of the API, and was a new claim
 
 
 def check_fleet(fleet: RemoteFleet) -> Figures:
@@ -116,9 +117,11 @@ def _account(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> Figures:
                 causes["late"] += 1
             case "lease_expired" if attempt_id not in claimed and _fell_into_outage(fleet, attempt):
                 causes["outage"] += 1
+            case "lease_expired" if attempt_id not in claimed and _is_of_late_copy(fleet, attempt):
+                causes["copied"] += 1
             case other:
                 raise AssertionError(f"no-burnt-attempt: {other} of {attempt}")
-    names = ("succeeded", "wanted", "released", "hurt", "late", "outage")
+    names = ("succeeded", "wanted", "released", "hurt", "late", "outage", "copied")
     return Figures(*(causes[name] for name in names))
 
 
@@ -126,3 +129,15 @@ def _fell_into_outage(fleet: RemoteFleet, attempt: Any) -> bool:
     """Return whether the API was down at some time during this attempt."""
     began, ended = attempt.started_at / 1000, attempt.ended_at / 1000
     return any(since < ended and until > began for since, until in fleet.proxy.outages)
+
+
+def _is_of_late_copy(fleet: RemoteFleet, attempt: Any) -> bool:
+    """Return whether the claim of this attempt was answered without jobs by an earlier API process.
+
+    Only that process knew that the claim was over (a limit in docs/guarantees.md).
+    """
+    empty_at = fleet.proxy.empty_claims.get(attempt.claim_id.partition(":")[2])
+    began = attempt.started_at / 1000
+    return empty_at is not None and any(
+        since < began and until > empty_at for since, until in fleet.proxy.outages
+    )

@@ -44,8 +44,7 @@ def check_run(folder: Path, url: str, *, seed: int, jobs: int, disturbances: int
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_job_ends_once_and_no_answer_changes(tmp_path: Path, url: str, seed: int) -> None:
-    # A run with 500 jobs and more kills would take more than 20 s on two cores.
-    check_run(tmp_path, url, seed=seed, jobs=200, disturbances=4)
+    check_run(tmp_path, url, seed=seed, jobs=500, disturbances=4)
 
 
 @pytest.mark.soak
