@@ -12,7 +12,8 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
-_RECORDED = re.compile(rb"POST /internal/worker/(claim|complete|fail|release) ")
+_CALL = re.compile(rb"POST /internal/worker/([a-z]+) ")
+_RECORDED = ("claim", "complete", "fail", "release")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
 _LOST = (OSError, asyncio.IncompleteReadError)
@@ -56,6 +57,7 @@ class FaultyProxy:
         self.faults: Counter[str] = Counter()
         self.ends: dict[tuple[str, str], ReportedEnd] = {}  # by call and attempt id
         self.has_faults = True
+        self.claims: list[tuple[float, str, str]] = []  # the arrival, the worker and the id of each claim
         self.empty_claims: dict[str, float] = {}  # when a claim id was first answered without jobs
         self.outages: list[tuple[float, float]] = []  # the times without a server, by the wall clock
         self._away_since: float | None = None
@@ -127,6 +129,9 @@ class FaultyProxy:
         with self._counted:
             self._calls += 1
             self._counted.notify_all()
+        if _name_of(request) == "claim":
+            values = _document(request)
+            self.claims.append((time.time(), values["worker_id"], values["claim_id"]))
         call = self._background(self._call(request))
         # The client sends nothing before the answer, so this read ends only if the client hangs up.
         hung_up = asyncio.ensure_future(reader.read(1))
@@ -209,17 +214,26 @@ class FaultyProxy:
 
         A status of 500 or more is no answer.
         """
-        found, status = _RECORDED.match(request), int(answer[9:12])
-        if found is None or status >= 500:
+        name, status = _name_of(request), int(answer[9:12])
+        if name not in _RECORDED or status >= 500:
             return
-        values, document = (json.loads(message.partition(b"\r\n\r\n")[2]) for message in (request, answer))
-        if found[1] == b"claim":
+        values, document = _document(request), _document(answer)
+        if name == "claim":
             if document.get("claimed") is False:
                 self.empty_claims.setdefault(values["claim_id"], time.time())
         elif "attempt_id" in values:
-            name = (found[1].decode(), values["attempt_id"])
-            end = self.ends.setdefault(name, ReportedEnd(request))
+            end = self.ends.setdefault((name, values["attempt_id"]), ReportedEnd(request))
             end.answers.append((status, document))
+
+
+def _name_of(request: bytes) -> str:
+    found = _CALL.match(request)
+    return "" if found is None else found[1].decode()
+
+
+def _document(message: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(message.partition(b"\r\n\r\n")[2])
+    return document
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:

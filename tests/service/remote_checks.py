@@ -21,6 +21,7 @@ class Figures:
     hurt: int  # the lease expired because the worker was killed or frozen
     late: int  # the lease expired because the heartbeats of a running worker did not arrive
     outage: int  # the answer to the claim was lost, and the API was then down for longer than a lease
+    held_up: int  # the answer to the claim arrived after the end of the lease, and was of no use
     copied: int  # a copy of a claim without jobs arrived after a restart of the API, and was a new claim
 
 
@@ -101,6 +102,7 @@ def _account(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> Figures:
     claimed = {line["attempt_id"] for line in lines if line["event"] == "claimed"}
     late = {line["attempt_id"] for line in lines if line["event"] == "lost" and line["has_run_out"]}
     causes: Counter[str] = Counter()
+    held_up: set[str] = set()
     for attempt_id, attempt in attempts.items():
         match attempt.outcome:
             case "succeeded" | "released":
@@ -119,9 +121,16 @@ def _account(fleet: RemoteFleet, attempts: Mapping[str, Any]) -> Figures:
                 causes["outage"] += 1
             case "lease_expired" if attempt_id not in claimed and _is_of_late_copy(fleet, attempt):
                 causes["copied"] += 1
+            case "lease_expired" if attempt_id not in claimed and _is_still_waited_for(fleet, attempt):
+                causes["held_up"] += 1
+                held_up.add(attempt.claim_id)
             case other:
                 raise AssertionError(f"no-burnt-attempt: {other} of {attempt}")
-    names = ("succeeded", "wanted", "released", "hurt", "late", "outage", "copied")
+    # The proxy holds up one of 400 answers for so long. A worker that repeats its claims too late would lose
+    # more: each tenth answer is lost.
+    claims = {attempt.claim_id for attempt in attempts.values()}
+    assert len(held_up) <= 2 + len(claims) // 50, f"no-burnt-attempt: {len(held_up)} of {len(claims)} claims"
+    names = ("succeeded", "wanted", "released", "hurt", "late", "outage", "held_up", "copied")
     return Figures(*(causes[name] for name in names))
 
 
@@ -129,6 +138,17 @@ def _fell_into_outage(fleet: RemoteFleet, attempt: Any) -> bool:
     """Return whether the API was down at some time during this attempt."""
     began, ended = attempt.started_at / 1000, attempt.ended_at / 1000
     return any(since < ended and until > began for since, until in fleet.proxy.outages)
+
+
+def _is_still_waited_for(fleet: RemoteFleet, attempt: Any) -> bool:
+    """Return whether the worker sent no other claim during the lease, because this claim was not answered."""
+    began, ended = attempt.started_at / 1000, attempt.ended_at / 1000
+    sent = {
+        claim_id
+        for at, worker_id, claim_id in fleet.proxy.claims
+        if worker_id == attempt.worker_id and began < at < ended
+    }
+    return sent <= {attempt.claim_id.partition(":")[2]}
 
 
 def _is_of_late_copy(fleet: RemoteFleet, attempt: Any) -> bool:
