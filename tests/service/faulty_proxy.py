@@ -5,7 +5,7 @@ import json
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -57,7 +57,8 @@ class FaultyProxy:
         self.faults: Counter[str] = Counter()
         self.ends: dict[tuple[str, str], ReportedEnd] = {}  # by call and attempt id
         self.has_faults = True
-        self.claims: list[tuple[float, str, str]] = []  # the arrival, the worker and the id of each claim
+        # The times of each request of a claim id: its arrival, and its answer or abort.
+        self.claims: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self.empty_claims: dict[str, float] = {}  # when a claim id was first answered without jobs
         self.outages: list[tuple[float, float]] = []  # the times without a server, by the wall clock
         self._away_since: float | None = None
@@ -116,9 +117,15 @@ class FaultyProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(*_LOST):
-                while (answer := await self._answer_to(await _message(reader), reader)) is not None:
-                    writer.write(answer)
-                    await writer.drain()
+                answer: bytes | None = b""
+                while answer is not None:
+                    request, arrived_at = await _message(reader), time.time()
+                    answer = await self._answer_to(request, reader)
+                    if _name_of(request) == "claim":
+                        self.claims[_document(request)["claim_id"]].append((arrived_at, time.time()))
+                    if answer is not None:
+                        writer.write(answer)
+                        await writer.drain()
         except asyncio.CancelledError:
             pass  # asyncio would log this error, because the stream protocol does not await the task
         finally:
@@ -129,9 +136,6 @@ class FaultyProxy:
         with self._counted:
             self._calls += 1
             self._counted.notify_all()
-        if _name_of(request) == "claim":
-            values = _document(request)
-            self.claims.append((time.time(), values["worker_id"], values["claim_id"]))
         call = self._background(self._call(request))
         # The client sends nothing before the answer, so this read ends only if the client hangs up.
         hung_up = asyncio.ensure_future(reader.read(1))
