@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -82,21 +83,26 @@ class FaultyProxy:
             arrived = self._counted.wait_for(lambda: self._calls >= target, timeout_s)
         assert arrived, "no worker calls any more"
 
-    def send_again(self, end: ReportedEnd) -> None:
-        """Send the request of an end again, and record the answer."""
-        assert self._run(self._forward(end.request)) is not None
+    def send_again(self, ends: Sequence[ReportedEnd]) -> None:
+        """Send the requests of these ends again, and record the answers."""
+        self._forward_all([end.request for end in ends])
 
-    def contradict(self, end: ReportedEnd) -> tuple[int, dict[str, Any]]:
-        """Send `fail` for a completed attempt, or else `complete`. Return the answer without recording it."""
-        head, _, body = end.request.partition(b"\r\n\r\n")
-        other = b"fail" if b"/complete " in head else b"complete"
-        error = {"code": "internal_error", "message": "the opposite", "retryable": True}
-        content = json.dumps({**json.loads(body), "error": error, "result": {}}).encode()
-        head = re.sub(rb"/(complete|fail|release) ", b"/%s " % other, head, count=1)
-        head = _LENGTH.sub(b"\r\ncontent-length: %d" % len(content), head)
-        answer = self._run(self._forward(head + b"\r\n\r\n" + content, is_recorded=False))
-        assert answer is not None
-        return int(answer[9:12]), json.loads(answer.partition(b"\r\n\r\n")[2])
+    def contradict(self, ends: Sequence[ReportedEnd]) -> list[tuple[int, dict[str, Any]]]:
+        """Send the opposite report for each end: `fail` for a completed attempt, else `complete`.
+
+        Return the answers without recording them.
+        """
+        answers = self._forward_all([_opposite(end.request) for end in ends], is_recorded=False)
+        return [(int(answer[9:12]), _document(answer)) for answer in answers]
+
+    def _forward_all(self, requests: Sequence[bytes], *, is_recorded: bool = True) -> list[bytes]:
+        async def forward() -> list[bytes | None]:
+            calls = (self._forward(request, is_recorded=is_recorded) for request in requests)
+            return await asyncio.gather(*calls)
+
+        answers = [answer for answer in self._run(forward()) if answer is not None]
+        assert len(answers) == len(requests)
+        return answers
 
     def close(self) -> None:
         self._run(self._abort())
@@ -228,6 +234,17 @@ class FaultyProxy:
         elif "attempt_id" in values:
             end = self.ends.setdefault((name, values["attempt_id"]), ReportedEnd(request))
             end.answers.append((status, document))
+
+
+def _opposite(request: bytes) -> bytes:
+    """Return the request that fails an attempt that was completed, or completes one that has failed."""
+    head = request.partition(b"\r\n\r\n")[0]
+    other = b"fail" if b"/complete " in head else b"complete"
+    error = {"code": "internal_error", "message": "the opposite", "retryable": True}
+    content = json.dumps({**_document(request), "error": error, "result": {}}).encode()
+    head = re.sub(rb"/(complete|fail|release) ", b"/%s " % other, head, count=1)
+    head = _LENGTH.sub(b"\r\ncontent-length: %d" % len(content), head)
+    return head + b"\r\n\r\n" + content
 
 
 def _name_of(request: bytes) -> str:

@@ -91,11 +91,16 @@ class SimulatedWorker:
         self._pool, self._busy = ThreadPoolExecutor(SLOTS), threading.Semaphore(SLOTS)
         self._running = 0
         self._lock = threading.Lock()
-        self.is_stopping = False
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Claim no more, and abort the claim that waits."""
+        self._is_stopping = True
+        self._plane.wake()
 
     def run(self) -> None:
         self._keeper.start()
-        while not self.is_stopping:
+        while not self._is_stopping:
             with self._busy:  # wait for a free slot
                 free = SLOTS - self._running
             try:
@@ -161,7 +166,7 @@ def main(worker_id: str, journal: str) -> None:
     worker = SimulatedWorker(url, key, worker_id, Journal(journal), Random(worker_id))
 
     def stop(*_: object) -> None:
-        worker.is_stopping = True
+        threading.Thread(target=worker.stop).start()  # a signal handler must wait for no lock
 
     signal.signal(signal.SIGTERM, stop)
     structlog.configure(
