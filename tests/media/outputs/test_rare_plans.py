@@ -20,7 +20,7 @@ AVERAGE = {"bitrate_kbps": 200}
 def test_two_passes_work_beside_other_outputs(make: Make, sources: Sources, codec: str) -> None:
     film = {"name": "film", "type": "mp4", "video": {"codec": codec, **AVERAGE}}
     folder = make([{"name": "first", "type": "mp4"}, film], constant(sources, 30))
-    assert sorted(path.name for path in folder.iterdir()) == ["film.mp4", "first.mp4"]
+    assert sorted(path.name for path in folder.iterdir()) == [".pictures", "film.mp4", "first.mp4"]
 
 
 def test_both_passes_of_a_transport_stream_have_their_keyframes_on_the_grid(
