@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.planning.picture_counts import COUNTS
 from euterpe.media.planning.tracks import STATISTICS
 from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.children import helper_of
@@ -62,7 +63,9 @@ def check(hostile: Hostile, sandbox: Sandbox, name: str, folder: Path) -> Ended:
     assert hostile.trap.sprung_by() == []
     made = [path for path in out.rglob("*") if path.is_file()]
     assert not any(path.is_symlink() for path in out.rglob("*"))
-    assert all(path.relative_to(out).parts[0].startswith((*ended.outputs, STATISTICS)) for path in made)
+    assert all(
+        path.relative_to(out).parts[0].startswith((*ended.outputs, STATISTICS, COUNTS)) for path in made
+    )
     assert not any(CANARY in path.read_bytes() for path in made)
     return ended
 
