@@ -34,6 +34,8 @@ class ForeignJob:
     # What the foreign queue has recorded of earlier failures, or None if it keeps no record. A failure of an
     # attempt that is in none of these texts was never reported: a bridge was killed before.
     past_failures: tuple[str, ...] | None = None
+    # The foreign queue makes this attempt by itself, because it has no word for a failure without a retry.
+    ignores_final_failures: bool = False
     handle: Any = field(default=None, repr=False, compare=False)  # what the adapter needs for its calls
 
 

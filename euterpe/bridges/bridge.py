@@ -21,13 +21,12 @@ from euterpe.bridges.adapter import (
     ForeignUnavailable,
     Told,
 )
-from euterpe.bridges.attach import Attached, Attacher, NoRoom, Rejected, mark_of
+from euterpe.bridges.attach import Attached, Attacher, NoRoom, Rejected, failure_of
 from euterpe.bridges.counts import CountedJobs
 from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.requester_account import RequesterAccount
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.crypto.errors import KeyProviderUnavailable
-from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.leased_job import Unavailable
 from euterpe.domain.rows import JobRow
@@ -378,13 +377,6 @@ class ProgressThrottle:
             return None
         self._told, self._next_at = percent, self._clock() + self._every_s
         return percent
-
-
-def failure_of(row: JobRow) -> ForeignFailure:
-    """Return the failure of a row that rests in `failed` or `dead_letter`."""
-    error = row.last_error or {"code": ErrorCode.INTERNAL_ERROR.value, "message": "", "retryable": False}
-    retry = row.status == JobStatus.FAILED and bool(error["retryable"])
-    return ForeignFailure(error["code"], error["message"], retry, mark_of(row.job_id, row.claim_version))
 
 
 async def _first(task: "asyncio.Future[Any]", stopping: asyncio.Event) -> bool:
