@@ -79,7 +79,20 @@ def open_adapter(bridge: BridgeConfig) -> ForeignAdapter:
 
         queue = StreamQueue(bridge.queue, bridge.group or StreamQueue.group)
         return StreamsAdapter(bridge.url, queue, lease_s=bridge.lease_ms / 1000)
-    raise BridgeError(f"bridge {bridge.name}: the kind {bridge.kind} is not built into this release")
+    return _omniq_adapter(bridge)
+
+
+def _omniq_adapter(bridge: BridgeConfig) -> ForeignAdapter:
+    try:
+        from euterpe.bridges.omniq import OmniqAdapter  # noqa: PLC0415  its package is under the GPL
+    except ModuleNotFoundError as missing:
+        if missing.name != "omniq":
+            raise
+        raise BridgeError(
+            f"bridge {bridge.name}: needs OmniQ's client, which is under the GPL and in no extra of Euterpe: "
+            "`pip install omniq` where the bridge runs"
+        ) from None
+    return OmniqAdapter(bridge)
 
 
 class RunningBridges:
