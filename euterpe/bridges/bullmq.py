@@ -137,8 +137,8 @@ class BullMqAdapter:
                 connection = await psycopg.AsyncConnection.connect(
                     config.url, connect_timeout=round(_CONNECT_S)
                 )
-                await connection.close()
-                return f"{package}, Postgres {connection.info.server_version // 10000}"
+                async with connection:
+                    return f"{package}, Postgres {connection.info.server_version // 10000}"
             self._worker = self._new_worker()
             await self._check_version()
             info = await self._worker.client.info()
