@@ -43,6 +43,7 @@ _BEATS_PER_LOCK = 4  # the contract wants at least 3
 _CONNECTIONS = 16
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
 _OLDEST_REDIS = (6, 2)
+_UNANSWERED = (RedisError, psycopg.Error, OSError, TimeoutError)
 
 
 class EuterpeFailure(
@@ -181,7 +182,14 @@ class BullMqAdapter:
         while len(jobs) < limit:
             self._tokens += 1
             token = f"{self._worker.id}:{self._tokens}"
-            answer = await self._backend.moveToActive(token, self._worker.opts)
+            try:
+                answer = await self._backend.moveToActive(token, self._worker.opts)
+            except _UNANSWERED as error:
+                if not jobs:
+                    raise
+                # The next call raises it again. What was taken must not wait for the end of its lock.
+                _log.info("bullmq_take_interrupted", taken=len(jobs), error=type(error).__name__)
+                break
             raw, job_id, limit_ms, due_ms = answer or (None, None, 0, 0)
             if not raw:
                 now_ms = int(time.time() * 1000)
@@ -318,5 +326,5 @@ def _translated() -> Iterator[None]:
     """Turn the errors of the connection into `ForeignUnavailable`. Its text has no address and no payload."""
     try:
         yield
-    except (RedisError, psycopg.Error, OSError, TimeoutError) as error:
+    except _UNANSWERED as error:
         raise ForeignUnavailable(f"{type(error).__name__}: BullMQ's server does not answer") from None
