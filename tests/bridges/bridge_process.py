@@ -20,7 +20,7 @@ MAPPING = """
 [bridge.videos]
 kind = "{kind}"
 url_env = "VIDEOS_URL"
-queue = "{queue}"
+{queue_field} = "{queue}"
 requester = "newsroom"
 slots = {slots}
 lease_ms = {lease_ms}
@@ -48,6 +48,7 @@ class BridgedInstallation:
         self.media = folder / "media"
         self.media.mkdir()
         values = {"kind": "bullmq", "queue": "video-jobs", "slots": 8, "lease_ms": 2_000, **fields}
+        values["queue_field"] = "stream" if values["kind"] == "streams" else "queue"
         self.python = python_of(values["kind"])
         (folder / "bridges.toml").write_text(MAPPING.format(media=self.media, **values))
         self.environ = {
