@@ -1,10 +1,11 @@
 """A proxy in front of a Redis, which delays its answers, or cuts a connection at a chosen command."""
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import redis
 
 from tests.redis_server import RedisServer
 
@@ -12,34 +13,59 @@ from tests.redis_server import RedisServer
 class RedisProxy:
     """A proxy on a free port. Its attributes may be changed while connections are open.
 
-    `delay_s` is how late each answer is. `cut(pattern, after)` ends the connection of the first command that
-    contains the pattern, after so many others that contain it, and does not pass this command on.
+    `delay_s` is how late each answer is.
     """
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
         self.delay_s = 0.0
-        self.cuts = 0  # connections that were ended
+        self.cuts = 0  # connections that `cut` has ended
+        self.port = 0
         self._pattern, self._left = b"", 0
         self._loop = asyncio.new_event_loop()
-        self._port = 0
+        self._connections: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self._listener = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self._port}/0"
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def client(self) -> "redis.Redis":
+        return redis.Redis.from_url(self.url, decode_responses=True, protocol=2)
 
     def cut(self, pattern: bytes, after: int) -> None:
+        """End the connection of the first command with this pattern, after so many others with it.
+
+        This command is not passed on.
+        """
         self._left, self._pattern = after, pattern
+
+    def switch(self, server: RedisServer) -> None:
+        """End all connections. The next ones lead to another server, as after a failover."""
+
+        async def end() -> None:
+            self._server = server
+            await self._end_connections()
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
 
     async def _listen(self) -> asyncio.Server:
         listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._port = listener.sockets[0].getsockname()[1]
+        self.port = listener.sockets[0].getsockname()[1]
         return listener
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._pass_on(reader, writer)
+        finally:
+            self._connections.discard(task)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             answers, commands = await asyncio.open_connection("127.0.0.1", self._server.port)
         except OSError:
@@ -50,7 +76,7 @@ class RedisProxy:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            pass  # by `close`; asyncio would log a task that ends so
+            pass  # asyncio would log a connection that ends so
         finally:
             for task in tasks:
                 task.cancel()
@@ -82,11 +108,13 @@ class RedisProxy:
 
     async def _end(self) -> None:
         self._listener.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*others, return_exceptions=True)
+        await self._end_connections()
+
+    async def _end_connections(self) -> None:
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ class BridgedInstallation:
         command = arguments or ("bridge", "run")
         program = Program(command, {**self.environ, **environ}, self.folder, python=self.python)
         self._programs.append(program)
-        if command == ("bridge", "run"):
+        if command[:2] == ("bridge", "run"):
             program.await_log('"bridge_started"')
         return program
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 from uuid import uuid4
 
+import redis
 from redis.exceptions import RedisError
 
 from euterpe.bridges.stream_jobs import TERMINAL, StreamQueue, events_key, job_key
@@ -16,7 +17,6 @@ from tests.bridges.line_program import CallFailed
 from tests.bridges.node_producer import NodeProducer
 from tests.bridges.omniq_producer import OmniqProducer
 from tests.bridges.stream_driver import create_job
-from tests.redis_server import RedisServer
 
 TIMEOUT_S = 90.0
 PAUSE_S = 0.005
@@ -24,6 +24,18 @@ QUEUE = "video-jobs"
 NAME = "transcode"
 DATA = {"type": NAME, "source": "https://media.example/a.mov"}
 State = str | None  # waiting, active, delayed, done or failed; None if the job is gone
+
+
+class RedisAddress(Protocol):
+    """A Redis, or a proxy in front of one."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    def client(self) -> "redis.Redis": ...
 
 
 class ForeignSide(Protocol):
@@ -41,7 +53,7 @@ class ForeignSide(Protocol):
         ...
 
     @property
-    def redis(self) -> RedisServer | None: ...
+    def redis(self) -> RedisAddress | None: ...
 
     def clear(self) -> None:
         """Remove all jobs, also those that are held."""
@@ -57,6 +69,10 @@ class ForeignSide(Protocol):
 
     def reports(self, job_id: str) -> int:
         """Return how many ends of this job were recorded."""
+        ...
+
+    def results(self, job_id: str) -> set[str]:
+        """Return the ids in all results that were recorded. OmniQ records none."""
         ...
 
 
@@ -78,7 +94,7 @@ def wait_for_state(side: ForeignSide, job_id: str, *states: State) -> None:
 
 @contextmanager
 def opened_side(
-    kind: str, redis: RedisServer, servers: Callable[[str], engines.Engine]
+    kind: str, redis: RedisAddress, servers: Callable[[str], engines.Engine]
 ) -> Iterator[ForeignSide]:
     """Yield the side of a foreign queue on this Redis, or on Postgres."""
     if kind == "streams":
@@ -101,7 +117,7 @@ def opened_side(
 class BullMqSide:
     retries = True
 
-    def __init__(self, kind: str, producer: NodeProducer, url: str, redis: RedisServer | None) -> None:
+    def __init__(self, kind: str, producer: NodeProducer, url: str, redis: RedisAddress | None) -> None:
         self.kind, self._producer, self.redis = kind, producer, redis
         self.fields = {"url": url, "queue": QUEUE, "lease_ms": 1_000}
 
@@ -124,12 +140,15 @@ class BullMqSide:
     def reports(self, job_id: str) -> int:
         return sum(len(self._producer.of(event, job_id)) for event in ("completed", "failed"))
 
+    def results(self, job_id: str) -> set[str]:
+        return {event["returnvalue"]["job_id"] for event in self._producer.of("completed", job_id)}
+
 
 class OmniqSide:
     kind = "omniq"
     retries = True
 
-    def __init__(self, producer: OmniqProducer, redis: RedisServer) -> None:
+    def __init__(self, producer: OmniqProducer, redis: RedisAddress) -> None:
         self._producer, self.redis = producer, redis
         self.fields = {"url": redis.url, "queue": QUEUE, "lease_ms": 1_000}
 
@@ -156,12 +175,16 @@ class OmniqSide:
             lists = [client.lrange(f"{{{QUEUE}}}:{end}", 0, -1) for end in ("completed", "failed")]
         return sum(ids.count(job_id) for ids in lists)
 
+    def results(self, job_id: str) -> set[str]:
+        del job_id
+        return set()
+
 
 class StreamsSide:
     kind = "streams"
     retries = False
 
-    def __init__(self, redis: RedisServer) -> None:
+    def __init__(self, redis: RedisAddress) -> None:
         self.redis = redis
         self.fields = {"url": redis.url, "queue": StreamQueue.stream, "lease_ms": 1_000}
 
@@ -172,7 +195,7 @@ class StreamsSide:
     def add(self, data: object = None, *, attempts: int = 1) -> str:
         assert attempts == 1
         payload = json.dumps(DATA if data is None else data)
-        return create_job(self.redis, str(uuid4()), task=NAME, payload=payload)
+        return create_job(self.redis.url, str(uuid4()), task=NAME, payload=payload)
 
     def state(self, job_id: str) -> State:
         words = {"queued": "waiting", "running": "active", "error": "failed"}
@@ -187,6 +210,10 @@ class StreamsSide:
         with self.redis.client() as client:
             types = [event["type"] for _, event in client.xrange(events_key(job_id))]
         return sum(kind in TERMINAL for kind in types)
+
+    def results(self, job_id: str) -> set[str]:
+        result = self._fields(job_id).get("result")
+        return {json.loads(result)["job_id"]} if result else set()
 
     def _fields(self, job_id: str) -> dict[str, str]:
         with self.redis.client() as client:

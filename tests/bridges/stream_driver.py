@@ -27,7 +27,7 @@ class Producer:
 
     async def create(self, *, task: str = "tool", ttl_s: int = 3600, payload: str | None = None) -> str:
         text = json.dumps(PAYLOAD) if payload is None else payload
-        return await _create(self.server, NewStreamJob(str(uuid4()), task, text, ttl_s))
+        return await _create(self.server.url, NewStreamJob(str(uuid4()), task, text, ttl_s))
 
     def fields(self, job_id: str) -> dict[str, str]:
         with self.server.client() as client:
@@ -45,13 +45,13 @@ class Producer:
             return int(client.xpending(QUEUE.stream, QUEUE.group)["pending"])
 
 
-def create_job(server: RedisServer, job_id: str, *, task: str, payload: str, ttl_s: int = 3600) -> str:
+def create_job(url: str, job_id: str, *, task: str, payload: str, ttl_s: int = 3600) -> str:
     """Create a job, as the gateway does."""
-    return asyncio.run(_create(server, NewStreamJob(job_id, task, payload, ttl_s)))
+    return asyncio.run(_create(url, NewStreamJob(job_id, task, payload, ttl_s)))
 
 
-async def _create(server: RedisServer, job: NewStreamJob) -> str:
-    client = connect(server.url, connections=1)
+async def _create(url: str, job: NewStreamJob) -> str:
+    client = connect(url, connections=1)
     try:
         await StreamScripts(client, QUEUE).create(job, 1000)
     finally:
