@@ -10,8 +10,7 @@ import structlog
 
 from euterpe.bridges.adapter import ForeignFailure, ForeignJob
 from euterpe.bridges.mapping import JobMapping, spec_of
-from euterpe.bridges.requester_account import RequesterAccount
-from euterpe.bridges.store_calls import StoreCalls
+from euterpe.bridges.requester_account import RequesterAccount, StoreCalls
 from euterpe.domain.canonical import may_have_secrets
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import FieldError, InvalidSpec, InvalidTransition

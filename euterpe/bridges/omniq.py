@@ -6,11 +6,9 @@ retry: a job is delivered until its attempts are used up.
 """
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -28,6 +26,7 @@ from euterpe.bridges.adapter import (
     Told,
 )
 from euterpe.bridges.config import BridgeConfig
+from euterpe.bridges.omniq_jobs import BEAT_S, OmniqJob, OmniqLease, error_text, now_ms, payload_of
 from euterpe.bridges.redis_connection import (
     check_eviction,
     check_server,
@@ -41,62 +40,13 @@ _log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 
 _THREADS = 8
-_BEAT_S = 0.25
 _POLL_S = 0.02  # OmniQ has no blocking reserve; its own consumer asks every 0.05 s
 _PAUSED_S = 0.25  # as OmniQ's own consumer
 _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
 _REAP_REST_S = 3.0
-_LEAST_LEASE_MS = 8 * _BEAT_S * 1000
 _MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
-_MOST_ERROR_BYTES = 4096  # OmniQ cuts the rest off
-_DEFAULT_TIMEOUT_MS = 60_000  # of a job without a `timeout_ms`, as in OmniQ's scripts
 _RELEASED_TTL_S = 86_400
 _REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
-
-
-@dataclass(frozen=True)
-class OmniqJob:
-    """A job as its hash shows it. The client's own reader returns None if Redis does not answer."""
-
-    state: str
-    payload: str
-    attempt: int
-    max_attempts: int
-    timeout_ms: int
-    created_ms: int
-    last_error: str
-    lease_token: str
-
-    @classmethod
-    def of(cls, fields: Mapping[str, str]) -> "OmniqJob":
-        return cls(
-            state=fields.get("state", ""),
-            payload=fields.get("payload", ""),
-            attempt=_number(fields.get("attempt")),
-            max_attempts=max(1, _number(fields.get("max_attempts"))),
-            timeout_ms=_number(fields.get("timeout_ms")) or _DEFAULT_TIMEOUT_MS,
-            created_ms=_number(fields.get("created_ms")),
-            last_error=fields.get("last_error", ""),
-            lease_token=fields.get("lease_token", ""),
-        )
-
-
-@dataclass(eq=False)
-class OmniqLease:
-    """A lease of a job. `timeout_ms`, which the producer has chosen, is the length of each extension."""
-
-    job_id: str
-    token: str
-    lock_until_ms: int
-    timeout_ms: int = 0
-
-    def needs_heartbeat(self, now_ms: int) -> bool:
-        """Return whether less than half of the lease is left, or less than eight beats.
-
-        A heartbeat adds its time to the end of the lease. With one in each beat, the job of a killed bridge
-        would stay locked for hours.
-        """
-        return self.lock_until_ms - now_ms < max(self.timeout_ms / 2, _LEAST_LEASE_MS)
 
 
 class OmniqAdapter:
@@ -106,7 +56,7 @@ class OmniqAdapter:
     attempt, and the other bridges must extend their leases first.
     """
 
-    beat_interval_s = _BEAT_S
+    beat_interval_s = BEAT_S
 
     def __init__(
         self,
@@ -210,10 +160,10 @@ class OmniqAdapter:
             _log.info("omniq_job_passed_over", foreign_id=lease.job_id)
             return None
         lease.timeout_ms = found.timeout_ms
-        if lease.needs_heartbeat(_now_ms()) and self._extended(lease) is ForeignLease.LOST:
+        if lease.needs_heartbeat(now_ms()) and self._extended(lease) is ForeignLease.LOST:
             return None
         self._held.add(lease)
-        data = _payload_of(found.payload)
+        data = payload_of(found.payload)
         kind = data.get("type") if data is not None else None
         return ForeignJob(
             job_id=lease.job_id,
@@ -239,7 +189,7 @@ class OmniqAdapter:
         self._client.promote_delayed(queue=self._queue)
         if now >= self._reap_after:
             for lease in list(self._held):
-                if lease.needs_heartbeat(_now_ms()):
+                if lease.needs_heartbeat(now_ms()):
                     self._extended(lease)  # after an outage, our own leases may have expired, too
             self._client.reap_expired(queue=self._queue)
         self._adopt(limit)
@@ -256,8 +206,7 @@ class OmniqAdapter:
     # -- report
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
-        now_ms = _now_ms()
-        due = [job.handle for job in jobs if job.handle.needs_heartbeat(now_ms)]
+        due = [job.handle for job in jobs if job.handle.needs_heartbeat(now_ms())]
         calls = (self._run(partial(self._extended, lease)) for lease in due)
         answers = dict(zip(due, await asyncio.gather(*calls, return_exceptions=True), strict=True))
         for answer in answers.values():
@@ -267,7 +216,7 @@ class OmniqAdapter:
 
     def _extended(self, lease: OmniqLease) -> ForeignLease:
         for _ in range(_MOST_HEARTBEATS):
-            if not lease.needs_heartbeat(_now_ms()):
+            if not lease.needs_heartbeat(now_ms()):
                 break
             try:
                 lease.lock_until_ms = self._client.heartbeat(
@@ -286,7 +235,7 @@ class OmniqAdapter:
         return await self._ended(job, self._client.ack_success, lambda found: found.state == "completed")
 
     async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
-        error = _error_text(failure)
+        error = error_text(failure)
         ack = partial(self._client.ack_fail, error=error)
         return await self._ended(job, ack, lambda found: found.last_error == error)
 
@@ -327,26 +276,3 @@ def _require_refusal(error: RuntimeError) -> None:
     """Raise the error unless OmniQ has refused a token. The client has no types for its errors."""
     if not any(refusal in str(error) for refusal in _REFUSALS):
         raise error
-
-
-def _error_text(failure: ForeignFailure) -> str:
-    """Return the text of a failure. It ends with the mark, so that OmniQ must not cut it."""
-    mark = f"\n{failure.mark}" if failure.mark else ""
-    text = f"{failure.code}: {failure.message}".encode()
-    return text[: _MOST_ERROR_BYTES - len(mark.encode())].decode(errors="ignore") + mark
-
-
-def _payload_of(text: str) -> Json | None:
-    try:
-        payload = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return payload if isinstance(payload, dict) else None
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 18 else 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

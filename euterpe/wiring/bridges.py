@@ -16,9 +16,8 @@ from euterpe.bridges.attach import Attacher, JobRules
 from euterpe.bridges.bridge import Bridge, BridgeTimings
 from euterpe.bridges.config import BridgeConfig, BridgeKind, InvalidBridges, read_bridges
 from euterpe.bridges.counts import BridgeCounts
-from euterpe.bridges.requester_account import QueueLimits, RequesterAccount
+from euterpe.bridges.requester_account import QueueLimits, RequesterAccount, StoreCalls
 from euterpe.bridges.row_watcher import RowWatcher
-from euterpe.bridges.store_calls import StoreCalls
 from euterpe.bridges.stream_jobs import StreamQueue
 from euterpe.domain.job_limits import JobLimits
 from euterpe.settings import Settings, SettingsError
