@@ -19,9 +19,9 @@ from ci.queue_bench import Databases
 from euterpe.bench.figures import Figure
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.migrations import migrate
+from tests.bridges.bridge_process import python_of
 
 _PROGRAM = Path(__file__).with_name("queue_program.py")
-_OMNIQ = "omniq==4.0.0"
 _ROUNDS = 3
 
 
@@ -48,12 +48,13 @@ def measure_native_queue(databases: Databases, *, jobs: int = 400, rounds: int =
     """Return the lives per second of each crew, on Postgres and on SQLite, compared with OmniQ's."""
     folder = Path(tempfile.mkdtemp(prefix="euterpe-omniq-"))
     try:
-        python = _omniq_environment(folder)
         with _durable_redis(folder) as port:
             return [
                 figure
                 for crew in CREWS
-                for figure in _figures(crew, _rates(databases, [str(python), str(port)], crew, jobs, rounds))
+                for figure in _figures(
+                    crew, _rates(databases, [python_of("omniq"), str(port)], crew, jobs, rounds)
+                )
             ]
     finally:
         shutil.rmtree(folder)
@@ -130,15 +131,6 @@ def _environment(kind: str) -> dict[str, str]:
     """Return the environment of a client; OmniQ's must not see our packages."""
     named = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return named if kind == "omniq" else {**named, "PYTHONPATH": os.pathsep.join(["", *sys.path]).strip(":")}
-
-
-def _omniq_environment(folder: Path) -> Path:
-    """Make a virtual environment with OmniQ's client, which is under the GPL; return its Python."""
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    python = folder / "venv" / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", _OMNIQ]
-    subprocess.run(install, check=True)
-    return python
 
 
 @contextmanager

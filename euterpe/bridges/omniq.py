@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 
 _THREADS = 8
-_POLL_S = 0.02  # OmniQ has no blocking reserve; its own consumer asks every 0.05 s
+_POLL_S = 0.01  # OmniQ has no blocking reserve; its own consumer asks every 0.05 s
 _PAUSED_S = 0.25  # as OmniQ's own consumer
 _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
 _REAP_REST_S = 3.0
