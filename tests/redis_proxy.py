@@ -22,6 +22,7 @@ class RedisProxy:
         self.cuts = 0  # connections that `cut` has ended
         self.port = 0
         self._pattern, self._left = b"", 0
+        self._passes_on = False
         self._loop = asyncio.new_event_loop()
         self._connections: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -40,7 +41,11 @@ class RedisProxy:
 
         This command is not passed on.
         """
-        self._left, self._pattern = after, pattern
+        self._left, self._passes_on, self._pattern = after, False, pattern
+
+    def lose_answer(self, pattern: bytes) -> None:
+        """Pass the first command with this pattern on, and end its connection before the answer."""
+        self._left, self._passes_on, self._pattern = 0, True, pattern
 
     def switch(self, server: RedisServer) -> None:
         """End all connections. The next ones lead to another server, as after a failover."""
@@ -89,10 +94,19 @@ class RedisProxy:
             if self._pattern and self._pattern in command:
                 if self._left == 0:
                     self._pattern = b""
+                    if self._passes_on:
+                        await self._carry_out(command)
                     self.cuts += 1
                     return
                 self._left -= 1
             writer.write(command)
+
+    async def _carry_out(self, command: bytes) -> None:
+        """Send a command on a connection of its own, and wait for its answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._server.port)
+        writer.write(command)
+        await reader.read(2**20)
+        writer.close()
 
     async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while answer := await reader.read(2**20):

@@ -138,10 +138,18 @@ class BullMqSide:
         return str(json.loads(job["failedReason"]))
 
     def reports(self, job_id: str) -> int:
-        return sum(len(self._producer.of(event, job_id)) for event in ("completed", "failed"))
+        return sum(event["event"] in ("completed", "failed") for event in self._events(job_id))
 
     def results(self, job_id: str) -> set[str]:
-        return {event["returnvalue"]["job_id"] for event in self._producer.of("completed", job_id)}
+        ends = (event for event in self._events(job_id) if event["event"] == "completed")
+        return {json.loads(event["returnvalue"])["job_id"] for event in ends}
+
+    def _events(self, job_id: str) -> list[dict[str, str]]:
+        """Return the events of a job in BullMQ's stream. The producer sees them a little later."""
+        assert self.redis is not None, "only on Redis"
+        with self.redis.client() as client:
+            events = [event for _, event in client.xrange(f"bull:{QUEUE}:events")]
+        return [event for event in events if event.get("jobId") == job_id]
 
 
 class OmniqSide:

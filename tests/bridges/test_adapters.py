@@ -1,9 +1,11 @@
 """The conformance suite of the port `ForeignAdapter`: every adapter, with a real producer of its queue."""
 
 import contextlib
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,19 @@ FAILURE = {"code": "source_unreachable", "message": "it broke", "retry": True, "
 FINAL = {"code": "source_not_media", "message": "not media", "retry": False, "mark": "attempt 1"}
 # What only the command has that follows the first of a take: the next job, or the begin of all messages.
 COMMAND_OF_A_TAKE = {"bullmq": b"lockDuration", "omniq": b"}:job:", "streams": b"\r\njob:"}
+
+
+def _ack_success_of_omniq() -> bytes:
+    """Return the name by which Redis knows this script of OmniQ's client."""
+    (script,) = (Path(sys.prefix) / "omniq").glob("lib/*/site-packages/omniq/core/scripts/ack_success.lua")
+    return sha1(script.read_bytes()).hexdigest().encode()  # noqa: S324  Redis uses SHA-1
+
+
+COMMAND_OF_A_SUCCESS: Mapping[str, Callable[[], bytes]] = {
+    "bullmq": lambda: b"returnvalue",
+    "omniq": _ack_success_of_omniq,
+    "streams": lambda: b"\r\ndone\r\n",
+}
 Job = dict[str, Any]
 
 
@@ -313,6 +328,27 @@ def test_a_take_that_is_interrupted_loses_no_job_that_it_has_taken(
         assert proxy.cuts == 1
         assert sorted(job["job_id"] for job in taken) == sorted(added)
         assert [adapter.succeed(job) for job in taken] == ["done"] * 3
+        scene.close()
+
+
+@only_on_redis
+def test_a_report_whose_answer_was_lost_is_found_and_not_repeated(
+    scene: Scene, own_redis: RedisServer
+) -> None:
+    with proxied(own_redis) as proxy:
+        adapter = scene.adapter(url=proxy.url, lease_ms=60_000)
+        for loses_answer in (False, True):  # after the first job, Redis has the scripts
+            job_id = scene.side.add()
+            job = adapter.take_one()
+            if loses_answer:
+                proxy.lose_answer(COMMAND_OF_A_SUCCESS[scene.side.kind]())
+                with pytest.raises(CallFailed, match="ForeignUnavailable"):
+                    adapter.succeed(job)
+                assert proxy.cuts == 1
+                assert scene.side.state(job_id) == "done"
+            assert adapter.succeed(job) == "done"
+            assert scene.side.reports(job_id) == 1
+        assert adapter.take(wait_s=0.01) == []
         scene.close()
 
 
