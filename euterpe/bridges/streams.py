@@ -21,7 +21,13 @@ from euterpe.bridges.adapter import (
     Json,
     Told,
 )
-from euterpe.bridges.redis_connection import connect, place_of, redis_errors, require_single_server
+from euterpe.bridges.redis_connection import (
+    check_eviction,
+    connect,
+    place_of,
+    redis_errors,
+    require_single_server,
+)
 from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, payload_of
 from euterpe.bridges.stream_scripts import StreamEnd, StreamScripts
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
@@ -77,7 +83,8 @@ class StreamsAdapter:
     async def examine(self) -> str:
         await require_single_server(self._client, self._place)
         with redis_errors(self._place):
-            info = await self._client.info("server")
+            info = await self._client.info()
+            check_eviction(info, self._place)
         return f"redis-py {redis.__version__}, Redis {info.get('redis_version')}"
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:

@@ -137,6 +137,17 @@ def test_the_versions_of_both_sides_are_named(scene: Scene) -> None:
     assert [char for char in scene.unstarted().call("examine") if char.isdigit()]
 
 
+@only_on_redis
+def test_a_redis_that_evicts_jobs_is_named_by_the_check(scene: Scene, own_redis: RedisServer) -> None:
+    with own_redis.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            with pytest.raises(CallFailed, match="set maxmemory-policy noeviction, not allkeys-lru"):
+                scene.unstarted().call("examine")
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+
+
 def test_a_taken_job_has_what_its_producer_has_added(scene: Scene) -> None:
     job_id = scene.side.add(attempts=2 if scene.side.retries else 1)
     job = scene.adapter().take_one()
