@@ -59,8 +59,8 @@ class Sizes:
     rounds: int
 
 
-# A job has 5.2 events on average. In the whole run, the database has 5 million events, the two lakes of the
-# marts have 1 million and 10 million events, and 10,000 events are new.
+# A job has 5.2 events on average. So in a whole run, the database has 5 million events, and the two lakes for
+# the marts have 1 million and 10 million events. Each ingest of new events reads 10,000 events.
 WHOLE = Sizes(960_000, 193_000, 1_930_000, 1_930, 3)
 QUICK = Sizes(5_000, 2_000, 8_000, 200, 1)
 
@@ -105,7 +105,10 @@ class IngestBench:
     sizes: Sizes
 
     def whole(self) -> list[Figure]:
-        """Measure the ingest of the whole database into an empty lake. `bits` uses the last lake."""
+        """Measure the ingest of the whole database into an empty lake.
+
+        The method `bits` uses the lake of the last round.
+        """
         found = []
         ingest(self.session, Lake(self.root / "warm"), self.url)  # warm-up: Spark compiles on the first run
         for _ in range(self.sizes.rounds):
@@ -134,7 +137,8 @@ class IngestBench:
     def bits(self) -> list[Figure]:
         """Measure the ingest of the same new events into two lakes.
 
-        One lake has twice the rows of the database. The other lake has the same position, but no rows."""
+        One lake has twice the rows of the database. The other lake has no rows. Both lakes record that the
+        history was read up to the same position."""
         large, empty = Lake(self.root / "lake"), Lake(self.root / "empty")
         synthesize_lake(large, plan(self.sizes.database_jobs, seed=2), lambda _: None)
         with empty.append("bench") as append:
@@ -171,7 +175,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
     theirs = {path: _apart("duckdb", path) for path in (small, large)}
     million = {path: f"{Lake(path).commit().rows('events') / 1e6:.1f} million events" for path in ours}
     found = [
-        Figure(f"{million[path]}, beside DuckDB", "s", ours[path]["seconds"], theirs[path]["seconds"])
+        Figure(f"{million[path]}, compared with DuckDB", "s", ours[path]["seconds"], theirs[path]["seconds"])
         for path in ours
     ]
     growth = ours[large]["seconds"] / ours[small]["seconds"]

@@ -1,4 +1,4 @@
-"""Regenerate the parts of the docs between `<!-- generated -->` markers from the code, for ci/diagrams."""
+"""Regenerate the parts of the docs between `<!-- generated -->` markers. ci/diagrams runs this module."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _State = TypeVar("_State", bound=StrEnum)
 
 
 def diagram(edges: Mapping[_State, Set[_State]], begins: Iterable[_State]) -> str:
-    """Return a state machine as a mermaid diagram. A state without outgoing edges gets an edge to the end."""
+    """Return a state machine as a mermaid diagram. A state without outgoing edges gets an edge to `[*]`."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in begins)]
     for source, targets in edges.items():
         # List the targets in the order of the states, because a set has no order.

@@ -1,4 +1,4 @@
-"""Generate the tables of docs/errors.md from the enums that define the error codes, for ci/diagrams."""
+"""Generate the tables of docs/errors.md from the enums of the error codes. ci/diagrams writes the page."""
 
 from collections.abc import Iterable, Sequence
 
@@ -42,12 +42,13 @@ def is_release_reason(code: ErrorCode) -> bool:
 
 def _bound(code: ErrorCode) -> str:
     if not code.release.is_bounded:
-        return f"for a week: after {ReleaseLimits().least_bounded} times and 7 days, each is charged"
+        least = ReleaseLimits().least_bounded
+        return f"always; after {least} releases and 7 days, each further release costs an attempt"
     limits = ReleaseLimits()
     hours = (limits.rollout_ms if code.release is Release.ROLLOUT else limits.elsewhere_ms) // _HOUR_MS
     time = f"{hours // 24} days" if hours >= 48 else f"{hours} h"
     end = "with this code" if code.final is code else f"with `{code.final}`"
-    return f"at least {limits.least_bounded} times and for at least {time}; then the job fails {end}"
+    return f"at least {limits.least_bounded} times and for at least {time}; after that, the job fails {end}"
 
 
 def problems() -> str:
@@ -85,7 +86,7 @@ def _retried(code: ErrorCode) -> str:
         return f"yes; {_RELEASED} for the first five such failures of a job"
     if code.release is Release.BY_CAUSE:
         return f"yes; {_RELEASED} if other jobs or programs filled the worker's disk"
-    return _RETRIED[code.retry] + (f": {code.retry_note}" if code.retry_note else "")
+    return _RETRIED[code.retry] + (f"; {code.retry_note}" if code.retry_note else "")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -48,7 +48,7 @@ class Arrival:
 def waits_ms(url: str, arrivals: Sequence[Arrival], *, slots: int, job_ms: int) -> dict[str, list[int]]:
     """Return the waits of jobs by requester.
 
-    The simulation ends when the requester of the last arrival has no job that still waits.
+    The simulation ends when the requester of the last arrival has no more waiting jobs.
     """
     clock = SettableClock()
     with Store(url, _RING, clock=clock, sweep_every_ms=0) as store:
@@ -67,7 +67,7 @@ def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 2
 
 
 class _FirstCome(FairShares):
-    """The baseline: it ranks jobs in the order of their enqueue, and needs no SQL statements for that."""
+    """The baseline: it ranks jobs in the order of their enqueue, without SQL statements."""
 
     _places = count()
 
@@ -82,7 +82,7 @@ class _FirstCome(FairShares):
         return Ranks({job.job_id: next(self._places) for job in jobs}, None)
 
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
-        """Do nothing: there is no virtual time."""
+        """Do nothing, because ranks in the order of enqueue need no virtual time."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Rates:
 
 
 def rates(url: str, *, jobs: int, requesters: int, rounds: int = 7) -> tuple[Rates, Rates]:
-    """Return the median rates with and without fair shares. Each round measures both rates."""
+    """Return the median rates with fair shares, and the median rates of the baseline."""
     found = [[_rates(url, shares, jobs, requesters) for shares in (None, _FirstCome)] for _ in range(rounds)]
     fair, first_come = (
         Rates(statistics.median(one.enqueued for one in same), statistics.median(one.claimed for one in same))
@@ -173,7 +173,7 @@ class _Simulation:
             return
         for job in self._store.inbox.claim("simulation", free, lease_ms=7 * 24 * 3_600_000):
             number = next(self._number)
-            # Jobs that start together end at different times, like jobs with different sources.
+            # Vary the duration, so that jobs that start together end at different times, as real jobs do.
             took = self._job_ms + number % self._slots * self._job_ms // self._slots // 5
             heapq.heappush(self._running, (self._clock.now_ms + took, number, job))
             self._waits.setdefault(job.requester_id, []).append(self._clock.now_ms - self._came[job.job_id])

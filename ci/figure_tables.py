@@ -16,7 +16,10 @@ def section(title: str, method: str, figures: Sequence[Figure]) -> list[str]:
 
 
 def table(figures: Sequence[Figure], *, name: str = "", digits: int = 1) -> list[str]:
-    """Return the lines of a table. Figures with the same text are rounds: the row has their medians."""
+    """Return the lines of a table. Figures with the same text are rounds of one measurement, and share a row.
+
+    The row shows the medians of these rounds.
+    """
     by_what: dict[str, list[Figure]] = {}
     for figure in figures:
         by_what.setdefault(figure.what, []).append(figure)

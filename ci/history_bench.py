@@ -34,7 +34,7 @@ def _store(url: str) -> Iterator[Store]:
 
 
 def measure(small: str, large: str, *, finished: int) -> dict[str, float]:
-    """Return the p50 and p99 of the time of a one-row claim in ms, for inbox and outbox of both databases."""
+    """Return the p50 and the p99 of claims of one row, in ms, for inbox and outbox of both databases."""
     with _store(small) as few, _store(large) as many:
         add_history(few.database, finished=0, waiting=SMALL)
         add_history(many.database, finished=finished, waiting=BACKLOG)

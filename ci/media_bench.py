@@ -54,20 +54,20 @@ PARTS: Mapping[str, Part] = {
         "Quality",
         "12 s of 720p by x264, with VMAF for one of 7 pictures and without, and 180 s of 360p, with VMAF for "
         "one of 29 pictures and without. The same 180 s with a target of VMAF 90: the processor time of the "
-        "search beside that of the encode, and what it predicted beside the VMAF of the encode.",
+        "search compared with that of the encode, and the predicted VMAF compared with that of the encode.",
         quality.measure,
     ),
     "threads": Part(
         "The same bytes with capped rates",
-        "With a limit on the rate, the bytes of x265 and SVT-AV1 depend on how far other threads are, unless "
-        "x265 has `const-vbv` and SVT-AV1 one level of parallelism. 8 s of 720p, at most 2,000 kbit/s; "
-        "*bare* is the same command without this option.",
+        "With a limit on the rate, the bytes of x265 and SVT-AV1 depend on the progress of their threads. "
+        "The options `const-vbv` of x265 and `lp=1` of SVT-AV1 prevent this. 8 s of 720p, at most 2,000 "
+        "kbit/s; *bare* is the same command without this option.",
         threads.measure,
     ),
     "transfer": Part(
         "A job from S3 to S3",
         "60 s of 720p into one MP4 by a worker with one slot, on SQLite; the store is `rclone serve "
-        "s3`. Wall time from the claim to the end. The slow store is the same behind a proxy that "
+        "s3`. Wall time from the claim to the end. For the slow store, a proxy before the same store "
         "limits each direction; *bare* is then `rclone copyto`, the worker's ffmpeg command, and "
         "`rclone copyto` back.",
         jobs.measure_transfer,

@@ -62,7 +62,7 @@ def _rows(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the default and the meaning of each field of the model.
 
-    With `only`, yield only these fields. Without it, leave out the fields that are common to all outputs.
+    With `only`, yield only these fields. Without `only`, leave out the fields that are common to all outputs.
     """
     common = ("name", "type", *_COMMON)
     for name, field in model.model_fields.items():

@@ -47,7 +47,7 @@ class Databases:
     """A factory of empty databases, on one Postgres server or as SQLite files. `stop` ends the server."""
 
     def __init__(self, folder: Path) -> None:
-        folder.chmod(0o755)  # the server runs as another user
+        folder.chmod(0o755)  # the server runs as another user, and must read this folder
         self._folder = folder
         self._server: PostgresServer = get_server(folder / "pg")
 
@@ -132,7 +132,9 @@ def fair_share(databases: Databases, *, backlog: int, jobs: int) -> dict[str, li
         with fresh() as url:
             _migrate(url)
             wait = fairness.beside_a_backlog(url, backlog=backlog)
-        figures = [Figure(f"median wait beside a backlog of {backlog:,}", "jobs' times", wait, at_most=2)]
+        figures = [
+            Figure(f"median wait of a job behind a backlog of {backlog:,}", "jobs' times", wait, at_most=2)
+        ]
         for requesters, of in ((1, "one requester"), (10, "ten requesters")):
             with fresh() as url:
                 _migrate(url)

@@ -60,7 +60,7 @@ def _empty_folder(parser: argparse.ArgumentParser, folder: Path | None) -> Path:
 
 
 def _settings(folder: Path, s3: S3Server, collector: Collector) -> Settings:
-    """Return the settings of the server. They override the environment."""
+    """Return the settings of the server. These settings override the environment variables."""
     (folder / "work").mkdir()
     return load(
         database_url=f"sqlite:///{folder / 'euterpe.db'}",
@@ -109,14 +109,14 @@ def _run(folder: Path, settings: Settings, s3: S3Server, collector: Collector) -
 
 @contextmanager
 def _remote_worker(folder: Path, server: str, api_key: str, s3: S3Server) -> Iterator[None]:
-    """Run a remote worker in a process whose environment has no database. Stop it at the end."""
+    """Run a remote worker in a process whose environment names no database. Stop the worker at the end."""
     folder.mkdir()
     environ = {
         "PATH": os.environ["PATH"],
         "EUTERPE_API_KEY": api_key,
         "EUTERPE_WORK_DIR": str(folder),
         "EUTERPE_STORAGE_ENDPOINTS": s3.endpoint,
-        "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media is the clip that the demo made
+        "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media is the clip of this demo
     }
     command = [sys.executable, "-m", "euterpe", "worker", "--server", server]
     with (

@@ -213,10 +213,10 @@ Machine: {machine}. Versions: {versions}.
 
 - *Bare* of an ingest: one `COPY (SELECT …) TO STDOUT` of the same columns for each table. pyarrow reads the
   CSV and writes one Parquet file per table, without positions, days, a commit or a second process.
-- *Bare* of new events: the same ingest into a lake that has only the position and no rows. In both cases,
-  Spark is already running.
-- *Bare* of marts: the same facts and marts as SQL in DuckDB with two threads, on the same Parquet files. It
-  computes no p-values and no forecast. Memory is the peak of the sum over all processes.
+- *Bare* of new events: the same ingest into a lake that has only the position and no rows. Spark is already
+  running for both sides.
+- *Bare* of marts: the same facts and marts as SQL in DuckDB with two threads, on the same Parquet files.
+  This SQL computes no p-values and no forecast. Memory is the peak of the sum over all processes.
 """
 
 

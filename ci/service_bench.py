@@ -74,7 +74,7 @@ def _measure_jobs(installation: Installation, place: BenchFolder, sizes: Sizes) 
 def _measure_idle(installation: Installation, seconds: float) -> Figure:
     with installation.running("serve", "--port", "0") as service:
         service.address()
-        time.sleep(2)  # the work at the start of the program must not count
+        time.sleep(2)  # so that the CPU time of the start is not measured
         used = service.cpu_seconds()
         time.sleep(seconds)
         share = (service.cpu_seconds() - used) / seconds

@@ -1,6 +1,6 @@
 """Print how long one requester's webhooks wait while another requester's origins do not answer.
 
-Run `.venv/bin/python -m ci.webhook_waits`. It takes about a minute and needs only SQLite.
+Run `.venv/bin/python -m ci.webhook_waits`. The measurement takes about a minute and needs only SQLite.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class LogBudget(logging.Filter):
         return budget
 
     def _evict_one(self) -> None:
-        """Evict the kind of line that was not logged for the longest time and has no suppressed lines."""
+        """Evict the least recently logged kind of line that has no suppressed lines."""
         quiet = next((key for key, budget in self._budgets.items() if not budget.suppressed), None)
         if quiet is not None:
             del self._budgets[quiet]

@@ -36,8 +36,8 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        # This wrapper drops events below the level with almost no work. This matters, because each delivery
-        # logs a line at level debug.
+        # This wrapper drops events below the level with almost no work. The work must be small, because each
+        # delivery logs a line at level debug.
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
@@ -54,8 +54,8 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # httpx logs each request at level info. A remote worker sends several requests a minute, and further
-    # requests for each job.
+    # httpx logs each request at level info. Drop these lines, because a remote worker sends several requests
+    # a minute, and further requests for each job.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 

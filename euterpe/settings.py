@@ -46,7 +46,7 @@ _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
-_LARGEST_ON_LIBSQL = 512 * 1024  # a libSQL response may contain up to fifteen specs
+_LARGEST_ON_LIBSQL = 512 * 1024  # a libSQL response can contain up to fifteen specs
 _MOST_RETRY_DELAYS = 100
 _SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # the store accepts at most a week
 _LONGEST_WORKER_ID = 255  # the store refuses longer ids
@@ -202,10 +202,10 @@ class Settings(BaseSettings):
     min_transfer_bytes_per_s: Annotated[int, Field(ge=0)] = MIN_BYTES_PER_SECOND
     min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
 
-    fetch_connections: Annotated[int, Field(ge=1, le=16)] = DEFAULT_PARALLEL.connections  # of one source
+    fetch_connections: Annotated[int, Field(ge=1, le=16)] = DEFAULT_PARALLEL.connections  # per source
 
     server: str | None = None  # a remote worker gets its jobs from this server, and needs no database
-    api_key: SecretStr | None = None  # of a remote worker
+    api_key: SecretStr | None = None  # the API key of a remote worker
     server_ca: Path | None = None  # default: the public authorities
     client_cert: Path | None = None
     client_key: Annotated[Path | None, Field(validate_default=True)] = None
@@ -224,7 +224,7 @@ class Settings(BaseSettings):
     # The contract (§12) sets the limit of 25, for pods with little CPU.
     outbox_batch: Annotated[int, Field(ge=1, le=25)] = 10
     outbox_concurrency: Annotated[int, Field(ge=1, le=100)] = 5
-    outbox_poll_ms: Milliseconds = 1000  # the mean; each wait is random, 0.5 to 1.5 times this value
+    outbox_poll_ms: Milliseconds = 1000  # the mean pause; each pause is random, 0.5 to 1.5 times this value
 
     outbox_max_attempts: Attempts = 12
     outbox_retry_delays: RetryDelays = DeliverySchedule().delays_ms
@@ -298,7 +298,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        del dotenv_settings, file_secret_settings  # the environment and one file are enough
+        del dotenv_settings, file_secret_settings  # only the environment and one TOML file are read
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 

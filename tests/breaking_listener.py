@@ -6,7 +6,7 @@ from euterpe.store.engine.wakeup import Listener
 
 
 class BreakingListener:
-    """A listener that raises in one `wait`: in the first, or in the first after `may_break` is set."""
+    """A listener that raises in its first `wait`, or in the first `wait` after `may_break` is set."""
 
     def __init__(self, listener: Listener, may_break: threading.Event | None = None) -> None:
         self._listener, self._may_break, self.broke = listener, may_break, threading.Event()

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 
 SPARK_TESTS = (
     *(f"tests/analytics/{name}/" for name in ("cluster", "facts", "ingest", "marts", "source")),
+    "tests/analytics/test_impossible_dates.py",
     "tests/batch/",
     "tests/service/test_demo.py",
 )
 # On two busy cores, Hypothesis examples take an unpredictable time, so they have no deadline.
 settings.register_profile("euterpe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("euterpe")
+
+
+# The fixtures of these modules take 20 s or more, so they are set up in only one process.
+COSTLY_MODULES = ("tests/service/test_demo_player.py", "tests/service/store/test_query_plans.py")
 
 
 class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -35,7 +40,9 @@ class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist has
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(SPARK_TESTS) else nodeid
+        if nodeid.startswith(SPARK_TESTS):
+            return "spark"
+        return nodeid.partition("::")[0] if nodeid.startswith(COSTLY_MODULES) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,7 +20,7 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
-# Without an interval, sqld 0.24 checkpoints within a COMMIT and may lose a waiting writer from its queue.
+# Without an interval, sqld 0.24 checkpoints within a COMMIT and can lose a waiting writer from its queue.
 # Then all writers block for five seconds, and the server aborts the transaction of the next writer.
 _NO_AUTOCHECKPOINT = ("--checkpoint-interval-s", "3600")
 
@@ -50,7 +50,7 @@ class Postgres:
     """
 
     def __init__(self, _: Path) -> None:
-        # The server runs as another user, and only root may enter pytest's folder.
+        # The server runs as another user, and only root can enter pytest's folder.
         self._folder = Path(tempfile.mkdtemp(prefix="euterpe-pg-"))
         self._folder.chmod(0o755)
         self._server = get_server(self._folder / "data")
@@ -90,7 +90,10 @@ class Postgres:
 
 
 class Libsql:
-    """The `sqld` that ci/setup puts beside the interpreter. Tests share its only database and empty it."""
+    """The server `sqld`, which ci/setup installs next to the Python interpreter.
+
+    All tests share its only database and empty it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._address = folder, f"127.0.0.1:{free_port()}"

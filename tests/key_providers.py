@@ -34,7 +34,7 @@ def _note_connection(connection: sa.Connection) -> None:
 def check_caller() -> None:
     """Fail if this thread runs an event loop or has an open transaction.
 
-    A call of a key provider may take 50 ms.
+    A call of a key provider can take 50 ms, and would block the loop or the transaction for this time.
     """
     try:
         asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class WatchedKeyProvider:
 
 
 class CheckedKeyRing(LocalKeyRing):
-    """A local ring that applies `check_caller` in every test with the fixture `ring`."""
+    """A local key ring that calls `check_caller` in every test with the fixture `ring`."""
 
     @property
     def active_id(self) -> str:

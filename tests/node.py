@@ -20,7 +20,10 @@ def node_command(script: str | Path, *args: str | Path) -> list[str]:
 
 
 def node_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment with `env`, in which `require` finds the packages of ci/node."""
+    """Return the environment of this process with the variables of `env`.
+
+    In this environment, `require` finds the packages of ci/node.
+    """
     return {**os.environ, "NODE_PATH": str(NODE_MODULES), **(env or {})}
 
 
@@ -32,7 +35,7 @@ def run_node(
     cwd: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Run a script to its end and return its standard output. If it fails, raise an error with its stderr.
+    """Run a script to its end and return its stdout. Raise an error with its stderr if the script fails.
 
     An `import` ignores NODE_PATH, so a script that imports packages must be in a folder with a link to
     NODE_MODULES.

@@ -1,4 +1,7 @@
-"""One Redis for each process of tests, which each test finds empty. Tests that kill Redis start their own."""
+"""Fixtures: one Redis per test process, which is emptied before each test.
+
+Tests that kill Redis start a server of their own.
+"""
 
 from collections.abc import Iterator
 

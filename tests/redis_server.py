@@ -1,4 +1,4 @@
-"""A real redis-server with a data directory of its own, which a test may kill and start again."""
+"""A real redis-server with its own data directory. A test may kill the server and start it again."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ _PAUSE_S = 0.005
 
 
 class RedisServer:
-    """A Redis on a free port of the loopback address, with an append-only file.
+    """A Redis server on a free port of the loopback address, with an append-only file.
 
     `fsync` is `everysec`, as in the default configuration, or `always`.
     """
@@ -50,16 +50,16 @@ class RedisServer:
         self._process.wait()
 
     def restart(self) -> None:
-        """Start the server again on the same port. End it by SIGKILL before, if it runs."""
+        """Kill the server by SIGKILL if it runs, and start it again on the same port."""
         self.kill()
         self.launch()
 
     def launch(self) -> None:
-        """Start the server that was killed, on the data that it has left."""
+        """Start the killed server again, with the data that it left on the disk."""
         self._process = self._start()
 
     def freeze(self) -> None:
-        """Freeze the server, as a host that does not answer. Its connections stay open."""
+        """Stop the server by SIGSTOP, to simulate a host that does not answer. Its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows of the classes that the store returns."""
+"""Make rows of the classes that the store returns."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,6 +8,6 @@ Row = TypeVar("Row")
 
 
 def row_of(kind: Callable[..., Row], **fields: Any) -> Row:
-    """Return a row of this class. Columns that are not named are None."""
+    """Return a row of this class. Columns that `fields` does not name are None."""
     names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
     return kind(**{**dict.fromkeys(names), **fields})

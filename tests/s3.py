@@ -1,6 +1,7 @@
 """A real S3 server on loopback: `rclone serve s3`, which checks every signature. Each folder is a bucket.
 
-The server answers range requests with 200 instead of 206, which obstore refuses.
+The server answers range requests with the status 200 instead of 206. The library obstore would refuse this
+answer.
 """
 
 import re

@@ -6,6 +6,6 @@ A report of 600 jobs took 46 s of processor time with Spark's defaults, and 13 s
 
 from collections.abc import Mapping
 
-# A test process ends too soon to benefit from the C2 compiler, which takes time itself.
+# A test process ends too soon to benefit from the C2 compiler, which itself uses processor time.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 INTERPRETED: Mapping[str, str] = {"spark.sql.codegen.wholeStage": "false"}

@@ -244,7 +244,7 @@ def test_the_table_of_outputs_is_that_of_the_domain() -> None:
         for name, model in models.items()
     ]
     assert shown == expected
-    common = section(README, "What it can make").partition("Every output may")[2].partition("`video`")[0]
+    common = section(README, "What it can make").partition("Every output can")[2].partition("`video`")[0]
     assert ["name", "type", *words(common)] == list(PictureOutput.model_fields)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import euterpe
 
 PACKAGE = Path(euterpe.__file__).parent
-# A docstring that opens with one of these is a fragment: "Of the jobs, those that wait."
+# A docstring that opens with one of these words is a fragment: "Of the jobs, those that wait."
 FRAGMENTS = frozenset(
     {
         *("of", "what", "where", "as", "by", "with", "without", "whether", "whoever", "how", "so", "until"),

@@ -43,9 +43,9 @@ class VaultServer:
         self.issue_token("first")
         self.keys: dict[int, AESGCM] = {}
         self.min_decryption_version = 1
-        self.ignores_associated_data = False  # True: as in Vault before 1.13
+        self.ignores_associated_data = False  # True simulates a Vault before 1.13
         self.is_sealed = False
-        self.answers: list[Answer] = []  # sent instead of the next answers
+        self.answers: list[Answer] = []  # sent instead of the server's next answers
         self.calls: list[str] = []
         self._changed = threading.Condition()
         self._is_held, self._waiting = False, 0
@@ -84,7 +84,7 @@ class VaultServer:
         return VaultTransit(self.url, self.token_file, **{**quick, **options})
 
     def provider(self, **options: Any) -> VaultKeyProvider:
-        """Return a provider that calls this server each time, unless `options` change this."""
+        """Return a key provider that caches nothing, unless `options` set a time for its caches."""
         return VaultKeyProvider(
             self.transit(), self.key, **{"versions_valid_s": 0.0, "dek_valid_s": 0.0, **options}
         )

@@ -26,7 +26,7 @@ def build_wheel(folder: Path) -> Path:
 def install_wheel(wheel: Path, extra: str, folder: Path) -> Path:
     """Make an environment with the wheel and the packages of the extra. Return its Python.
 
-    The packages are links to those of this environment, so the install is fast and needs no network.
+    The packages are links into this environment, so the install is fast and needs no network.
     """
     venv.create(folder)
     python = folder / "bin" / "python"

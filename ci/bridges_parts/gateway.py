@@ -1,8 +1,9 @@
-"""Measure the event streams of the Redis job gateway: its connections to Redis, and how late events arrive.
+"""Measure the event streams of the Redis job gateway: its connections to Redis, and the latency of events.
 
-The gateway is a process of its own; its clients and the writer of the events are this process. The time of
-an event is from the call of XADD to the frame at the client, so it contains the work of 500 clients here.
-Run it alone with `python -m ci.bridges_parts.gateway`.
+The gateway runs in a separate process. Its 500 clients and the writer of the events run in this process. The
+latency of an event is the time from the call of XADD until a client has received the frame. So the latency
+includes the work of this process for all clients.
+Run this benchmark alone with `python -m ci.bridges_parts.gateway`.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ _CLIENTS, _EVENTS_PER_S, _SECONDS, _SPARE_S = 500, 100, 10, 120.0
 
 
 def measure(clients: int = _CLIENTS, seconds: float = _SECONDS) -> Sequence[Figure]:
-    """Send 100 events a second to 500 clients, each of which watches a job of its own."""
+    """Send 100 events a second to 500 clients, each of which watches a different job."""
     with (
         tempfile.TemporaryDirectory() as folder,
         RedisServer(Path(folder)) as server,

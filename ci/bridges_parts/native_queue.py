@@ -27,7 +27,10 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Crew:
-    """The clients of a measurement. One client waits for each fsync alone; several may share an fsync."""
+    """The clients of a measurement.
+
+    A single client waits for an fsync in each call. Several clients can share an fsync.
+    """
 
     name: str
     processes: int
@@ -45,7 +48,10 @@ METHOD = (
 
 
 def measure_native_queue(databases: Databases, *, jobs: int = 400, rounds: int = _ROUNDS) -> list[Figure]:
-    """Return the lives per second of each crew, on Postgres and on SQLite, compared with OmniQ's."""
+    """Return the jobs per second that each crew publishes, reserves and acks, compared with OmniQ.
+
+    A crew is a group of clients. Each crew runs on Postgres and on SQLite.
+    """
     folder = Path(tempfile.mkdtemp(prefix="euterpe-omniq-"))
     try:
         with _durable_redis(folder) as port:
@@ -63,7 +69,10 @@ def measure_native_queue(databases: Databases, *, jobs: int = 400, rounds: int =
 def _rates(
     databases: Databases, omniq: Sequence[str], crew: Crew, jobs: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Return the lives per second of each round. `omniq` is the Python of OmniQ's client, and Redis' port."""
+    """Return the jobs per second of each round, by client.
+
+    `omniq` contains the path of the Python interpreter with OmniQ's client, and the port of Redis.
+    """
     rates: dict[str, list[float]] = {"omniq": [], "postgres": [], "sqlite": []}
     python, port = omniq
     for _ in range(rounds):
@@ -89,7 +98,10 @@ def _migrate(url: str) -> None:
 
 
 def _lives_per_second(python: str, client: tuple[str, str], crew: Crew, jobs: int) -> float:
-    """Run a crew until it has published and consumed `jobs` jobs. `client` is its kind and its address."""
+    """Return the jobs per second of a crew that publishes and consumes `jobs` jobs.
+
+    `client` contains the kind of the client, and the URL of the database or the port of Redis.
+    """
     each = jobs // crew.processes
     programs = [
         subprocess.Popen(
@@ -109,7 +121,7 @@ def _lives_per_second(python: str, client: tuple[str, str], crew: Crew, jobs: in
 
 
 def _run_phase(programs: Sequence[subprocess.Popen[str]]) -> float:
-    """Let all programs run their next phase at the same time; return the seconds of the slowest."""
+    """Start the next phase of all programs at the same time. Return the seconds of the slowest program."""
     for program in programs:
         _read_line(program)
     for program in programs:
@@ -128,14 +140,14 @@ def _read_line(program: subprocess.Popen[str]) -> str:
 
 
 def _environment(kind: str) -> dict[str, str]:
-    """Return the environment of a client; OmniQ's must not see our packages."""
+    """Return the environment variables of a client. OmniQ's client must not find our packages."""
     named = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return named if kind == "omniq" else {**named, "PYTHONPATH": os.pathsep.join(["", *sys.path]).strip(":")}
 
 
 @contextmanager
 def _durable_redis(folder: Path) -> Iterator[int]:
-    """Run a Redis server that syncs each write to the disk before it answers; yield its port."""
+    """Run a Redis server that syncs each write to the disk before it answers. Yield the server's port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

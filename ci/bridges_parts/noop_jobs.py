@@ -47,7 +47,7 @@ class BenchQueue(Protocol):
 
 
 class NoopWorkers:
-    """Claims each row as soon as it can, and completes it. `claimed` has the time of each claim."""
+    """A thread that claims rows and completes them immediately. `claimed` has the time of each claim."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._stopping = store, threading.Event()
@@ -131,6 +131,6 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process, by the kernel's accounting."""
+    """Return the CPU seconds that the kernel has counted for a process."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,8 @@
-"""A client of a queue, which publishes jobs and then reserves and acks them, and prints how long that took.
+"""Publish jobs to a queue, then reserve and ack them, and print the seconds of each of the two phases.
 
-The same calls run against `euterpe.queue` and against OmniQ's client, which has a virtual environment of its
-own. So this program imports only one of them, and nothing else that is not in the standard library.
+The program measures `euterpe.queue` or OmniQ's client with the same calls. OmniQ's client is installed in a
+separate virtual environment. So apart from the measured client, this program imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def client_of(kind: str, address: str) -> Any:
 def drive(client: Any, name: str, jobs: int, threads: int) -> None:
     """Wait for a line before each phase, so that all programs begin at the same time.
 
-    A few lives come first, on a queue of this program: they connect, and compile or load what a call needs.
+    Before the measurement, publish and consume a few jobs on a separate queue. This warm-up opens the
+    connections, and compiles or loads what a call needs.
     """
     for phase in (publish, consume):
         in_threads(phase, client, name, f"warm-{name}".replace(" ", "-"), threads, threads)
@@ -44,7 +46,7 @@ def drive(client: Any, name: str, jobs: int, threads: int) -> None:
 
 
 def in_threads(phase: Any, client: Any, name: str, queue: str, jobs: int, threads: int) -> float:  # noqa: PLR0917
-    """Return the seconds of a phase."""
+    """Run a phase in all threads, and return its seconds."""
     began = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         list(

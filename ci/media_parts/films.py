@@ -32,7 +32,7 @@ def hdr_film(height: int, seconds: int) -> Path:
 
 
 def hour() -> Path:
-    """Return an hour of 640x360: a repeated minute without grain, with a keyframe every two seconds."""
+    """Return a film of one hour in 640x360: a repeated minute without grain, a keyframe every two seconds."""
     minute = _made(
         "minute.mp4",
         "-f lavfi -i testsrc2=size=640x360:rate=25:duration=60 "

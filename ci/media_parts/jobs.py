@@ -40,7 +40,7 @@ def measure_clips(_: Product) -> list[Figure]:
     """Compare jobs for many clips of one second with `xargs -P` on local files."""
     with _store() as store, _bench(store, store.endpoint) as bench:
         figures = [bench.measure_many(_CLIPS, os.cpu_count() or 1) for _ in range(_CLIP_ROUNDS)]
-    name = f"{_CLIPS} clips of one second, S3 to S3, beside `xargs -P` on files"
+    name = f"{_CLIPS} clips of one second, S3 to S3, compared with `xargs -P` on files"
     return [replace(figure, what=name, at_least=0.85) for figure in figures]
 
 
@@ -52,7 +52,7 @@ def measure_reports(_: Product) -> list[Figure]:
         shutil.copyfile(film(720, _SECONDS), place.folder / _FILM)
         bench = ended.enter_context(transcode_bench(installation, place))
         rounds = [bench.run_one(_FILM) for _ in range(_ROUNDS)]
-    name = f"the worker's own time in a job of {_SECONDS} s of 720p, of that of ffmpeg"
+    name = f"the worker's own time in a job of {_SECONDS} s of 720p, as a share of ffmpeg's time"
     return [
         Figure(name, "%", 100 * one.worker_cpu_seconds / one.encode_cpu_seconds, at_most=1) for one in rounds
     ]
@@ -61,7 +61,7 @@ def measure_reports(_: Product) -> list[Figure]:
 def _fast(bench: TranscodeBench, bucket: Path) -> list[Figure]:
     found = []
     shutil.copyfile(film(720, _SECONDS), bucket / _FILM)
-    name = f"{_SECONDS} s of 720p, S3 to S3, beside ffmpeg on files"
+    name = f"{_SECONDS} s of 720p, S3 to S3, compared with ffmpeg on files"
     for _ in range(_ROUNDS):
         bare = bench.encode_bare(bucket / _FILM)
         found.append(Figure(name, "s", bench.run_one(_FILM).wall_seconds, bare, at_most=1.05))
@@ -71,7 +71,7 @@ def _fast(bench: TranscodeBench, bucket: Path) -> list[Figure]:
 def _slow(store: S3Server) -> list[Figure]:
     found = []
     bucket = store.bucket("media")
-    name = f"the same on a store of {_SLOW_BYTES_PER_SECOND // 10**6} MB/s, beside download, ffmpeg, upload"
+    name = f"the same at {_SLOW_BYTES_PER_SECOND // 10**6} MB/s, compared with download, ffmpeg, upload"
     port = urlsplit(store.endpoint).port or 0
     with pacing_proxy(port, _SLOW_BYTES_PER_SECOND) as paced:
         endpoint = f"http://127.0.0.1:{paced}"
@@ -85,7 +85,7 @@ def _slow(store: S3Server) -> list[Figure]:
 
 
 def _one_after_the_other(bench: TranscodeBench, endpoint: str) -> float:
-    """Return the seconds of a download with rclone, the worker's ffmpeg command, and an upload."""
+    """Return the total seconds of a download with rclone, the worker's ffmpeg command, and an upload."""
     with tempfile.TemporaryDirectory() as name:
         here, output = Path(name) / _FILM, Path(name) / f"{_FILM}.mp4"
         began = time.perf_counter()

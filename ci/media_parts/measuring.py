@@ -43,7 +43,7 @@ class Used:
 
 
 def output(**fields: object) -> OutputSpec:
-    """Return the parsed output of a request whose only output has these fields."""
+    """Return the output with these fields, parsed as the only output of a request."""
     places = {"source": {"url": "s3://media/film"}, "output": {"url": "s3://media/made/"}}
     (made,) = resolve_outputs(parse_spec({**places, "outputs": [fields]}))
     return made
@@ -68,7 +68,7 @@ def run(command: Sequence[str | Path], cwd: Path) -> Used:
 
 @dataclass(frozen=True)
 class Made:
-    """The seconds of all steps together and of the encode alone, the plan, and the verified files."""
+    """The result of a run: the time of all steps, the time of the encode, the plan and the verified files."""
 
     whole: Used
     encode: Used
@@ -144,5 +144,5 @@ def product() -> Iterator[Product]:
 
 
 def in_turns(rounds: int, *measures: Callable[[], Used]) -> list[tuple[Used, ...]]:
-    """Call the measures alternately, so that a slow minute of the machine affects all of them equally."""
+    """Call the functions alternately, so that a slow minute of the machine affects all of them equally."""
     return [tuple(measure() for measure in measures) for _ in range(rounds)]

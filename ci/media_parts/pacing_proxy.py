@@ -11,7 +11,7 @@ _PIECE_BYTES = 65_536
 
 
 class _Pace:
-    """A rate limit: `take` returns when its bytes may pass."""
+    """A rate limit: `take` waits until `size` further bytes may pass."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._rate, self._free_at = bytes_per_second, 0.0
@@ -25,7 +25,7 @@ class _Pace:
 
 @contextmanager
 def pacing_proxy(port: int, bytes_per_second: float) -> Iterator[int]:
-    """Yield the port of a proxy in front of a port of loopback."""
+    """Yield the port of a proxy that forwards to `port` on loopback."""
     loop, started = asyncio.new_event_loop(), threading.Event()
     ports: list[int] = []
 

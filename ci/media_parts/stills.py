@@ -1,4 +1,4 @@
-"""Measure posters and sprites of a film of one hour, in which a worker seeks to the pictures."""
+"""Measure posters and sprites of a film of one hour. To make a picture, the worker seeks to its time."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from euterpe.bench.bare_ffmpeg import bare_command
 from euterpe.bench.figures import Figure
 
 _SECONDS, _ROUNDS = 8, 2
-# With this option and a capped rate, the encoder writes the same bytes for any number of threads.
+# With these options and a capped bit rate, the encoders write the same bytes for any number of threads.
 _SAME_BYTES = {"hevc": ":const-vbv=1", "av1": ":lp=1"}
 
 
@@ -25,7 +25,7 @@ def measure(product: Product) -> list[Figure]:
         for ours, free in in_turns(_ROUNDS, lambda: product.run(one), lambda: product.run(many)):  # noqa: B023
             found += [
                 Figure(
-                    f"{codec} with {option[1:]}, beside the same command without it",
+                    f"{codec} with {option[1:]}, compared with the same command without it",
                     "s",
                     ours.wall,
                     free.wall,

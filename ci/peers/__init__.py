@@ -1,8 +1,8 @@
 """The shared code of the benchmarks of peers: other queues that are compared with Euterpe.
 
 `python -m ci.peers.NAME URI` measures one peer on an empty database, in a separate process with its own event
-loop. It prints one line of JSON with the versions. For `processed` and `enqueued`, the line also has the best
-rate per second, the setup with this rate, and the rate of every setup.
+loop. The command prints one line of JSON with the versions. For `processed` and `enqueued`, the line also has
+the best rate per second, the setup with this rate, and the rate of every setup.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def calls_per_second(call: Callable[[], Awaitable[object]], calls: int) ->
 
 
 def require(found: int, expected: int, what: str) -> None:
-    """Raise `RuntimeError` if `found` differs from `expected`, because the rate would be wrong."""
+    """Raise `RuntimeError` if `found` differs from `expected`, because then the measured rate is wrong."""
     if found != expected:
         raise RuntimeError(f"{found} {what}, expected {expected}: the rate would be wrong")
 

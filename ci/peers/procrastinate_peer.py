@@ -32,7 +32,7 @@ class Crew:
 
     @property
     def pool(self) -> int:
-        """Return the pool size that procrastinate's manual recommends: the running jobs plus one."""
+        """Return the pool size that procrastinate's manual recommends: one more than the concurrent jobs."""
         return self.workers * self.concurrency + 1
 
 
@@ -118,7 +118,7 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 
 if __name__ == "__main__":
-    # Hide the warning that other modules cannot find the tasks of an App in __main__: no other module needs
-    # these tasks.
+    # Hide Procrastinate's warning that other modules cannot find the tasks of an App in __main__. No other
+    # module needs these tasks.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))

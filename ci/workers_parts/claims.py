@@ -18,7 +18,7 @@ _IDLE_PER_SECOND, _IDLE_JOB_S = 10.0, 0.5
 # The share of workers that are busy. With 1,000 workers and 100 jobs a second, a job takes 6 s on average.
 # About one job in ten takes long enough for a heartbeat.
 _BUSY_SHARE = 0.6
-# Until then, all workers have made their first claims, and Postgres has counted the transactions of these.
+# Within this time, all workers make their first claims, and Postgres counts the transactions of these claims.
 _SETTLING_S = 2.0
 _SPARE_S = 60.0  # a measurement that takes this much longer than planned fails
 
@@ -36,7 +36,7 @@ class _Plan:
 class _Run:
     used: Usage
     waits_ms: list[float]
-    busy: int  # workers at the end
+    busy: int  # busy workers at the end
     lost_leases: int
 
 
@@ -89,14 +89,14 @@ def measure_busy(databases: Databases, sizes: Sizes) -> list[Figure]:
         Figure("CPU of the simulated workers", "% of a core", 100 * one.used.fleet_share, at_most=80),
         Figure("claim p99, two API processes", "ms", percentile(two.waits_ms, 99), at_most=250),
         Figure(
-            "CPU of two API processes for a request, beside one process",
+            "CPU of two API processes for a request, compared with one process",
             "ms",
             two.used.api_ms_per_request,
             one.used.api_ms_per_request,
             at_most=1.1,
         ),
         Figure(
-            "CPU of Postgres for a request, with two API processes, beside one",
+            "CPU of Postgres for a request, with two API processes, compared with one",
             "ms",
             two.used.postgres_ms_per_request,
             one.used.postgres_ms_per_request,

@@ -37,5 +37,5 @@ def measure_clips(databases: Databases, sizes: Sizes) -> list[Figure]:
             more = remote if kind == "remote" else {}
             seconds[kind] += sizes.clips / bench.run_many(sizes.clips, slots, most_s=_LONGEST_TURN_S, **more)
     rates = {kind: 2 * sizes.clips / took for kind, took in seconds.items()}
-    name = f"{2 * sizes.clips} clips of one second, remote beside local"
+    name = f"{2 * sizes.clips} clips of one second, remote compared with local"
     return [Figure(name, "jobs/s", rates["remote"], rates["local"], at_least=0.95)]

@@ -1,7 +1,7 @@
-"""Simulated workers in one process, which send the calls of the contract and wait instead of working.
+"""Simulated workers in one process, which send the calls of docs/contract-workers.md.
 
-The length of each wait is drawn at random. Each worker has one slot. Like a third-party worker, it sends only
-claim, heartbeat and complete.
+Instead of running a job, a worker waits for a random time. Each worker has one slot. Like a third-party
+worker, it sends only claim, heartbeat and complete.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from euterpe.runtime.retry import jittered
 from euterpe.store.store import Store
 
 BEAT_S = 15.0
-_POLL_MS = 25_000  # the same wait as in Euterpe's own worker
+_POLL_MS = 25_000  # the longest wait of a claim, as in Euterpe's own worker
 _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
-# The keys of many new workers of one address are looked up a few at a time, and others have to wait.
+# For each client address, the API limits how many lookups of new API keys run or wait at the same time. Above
+# this limit, the API answers 429. Many new workers together can reach the limit.
 _TOO_MANY = 429
-_LOST = 409  # an API or a fleet that gets too little of the processor loses leases
+_LOST = 409  # the lease has expired, because the API or the fleet got too little CPU time
 
 T = TypeVar("T")
 
 
 class Failure(NamedTuple):
     at: float  # time.monotonic()
-    is_5xx: bool  # otherwise the connection failed, or too many workers came at once
+    is_5xx: bool  # False if the connection failed, or if the answer was 429
 
 
 @dataclass
@@ -107,7 +108,10 @@ class SimulatedWorker:
         await self._call("complete", {**lease, **message, "result": {"outputs": [], "timings": {}}})
 
     async def _call(self, name: str, values: Mapping[str, Any]) -> Answer:
-        """Send a request until it is answered. Raise `BenchFailed` for a refusal, except of a lost lease."""
+        """Repeat a request until it is answered.
+
+        Raise `BenchFailed` if the request is refused, except for a lost lease.
+        """
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
@@ -133,10 +137,10 @@ class SimulatedWorker:
 
 
 class Fleet:
-    """Workers that share the servers evenly, each with an API key of its own.
+    """Workers that share the servers evenly, each with a separate API key.
 
     The length of a job has an exponential distribution with the mean `job_s`. A failed call is repeated after
-    a random part of a pause. The pause doubles with each failure, up to `longest_pause_s`.
+    a random fraction of a pause. The pause doubles with each failure, up to `longest_pause_s`.
     """
 
     def __init__(
@@ -199,7 +203,10 @@ class Enqueuer:
         self.enqueued_at: dict[str, float] = {}  # time.perf_counter() of the call, by job
 
     async def run(self, per_second: float, seconds: float) -> None:
-        """Enqueue jobs at this mean rate for this time. Return when all of them are committed."""
+        """Enqueue jobs at the mean rate `per_second`, for `seconds`.
+
+        Return when all these jobs are committed.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         until = now + seconds

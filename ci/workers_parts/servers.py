@@ -1,4 +1,4 @@
-"""API processes on a new Postgres database, and counters of the CPU time and transactions of both."""
+"""API processes on a new Postgres database, with counters of CPU time and transactions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _REQUEST = {
     "status_webhook_url": "https://requester.example/hook",
     "queue": QUEUE,
 }
-# The second column counts the transactions that write, because Postgres numbers only those.
+# The second column counts the transactions that write, because Postgres gives an id only to such
+# transactions.
 _TRANSACTIONS = """
 SELECT xact_commit, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM pg_stat_database WHERE datname = %s
@@ -41,7 +42,7 @@ FROM pg_stat_database WHERE datname = %s
 
 
 class Api:
-    """An API process that may be started again on the same port."""
+    """An API process that can be started again on the same port."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation, self._running = installation, ExitStack()
@@ -79,7 +80,7 @@ class Postgres:
         return urlsplit(self.url).path.removeprefix("/")
 
     def transactions(self) -> tuple[int, int]:
-        """Return the number of commits in the database, and of transactions that wrote in the whole server.
+        """Return the number of commits in this database, and of writing transactions in the whole server.
 
         A busy session may report its commits up to a second late.
         """
@@ -99,7 +100,7 @@ class Postgres:
         for child in children(self.pid):
             try:
                 used += cpu_seconds(child)
-            except FileNotFoundError:  # the process has ended, so the next call counts it with its parent
+            except FileNotFoundError:  # the process has ended; the next call gets its time from the parent
                 continue
         return used
 
@@ -115,7 +116,10 @@ class Deployment:
     installation: Installation
 
     def _new_keys(self, count: int) -> list[str]:
-        """Return a new key for each worker. The transactions of this are counted before any measurement."""
+        """Return a new key for each worker.
+
+        Call this method before a measurement begins, because the measurement would count the inserts.
+        """
         with self.installation.open() as store:
             return [
                 store.requesters.create(f"worker-{number}", [Scope.WORKER]).api_key for number in range(count)

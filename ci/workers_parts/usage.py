@@ -34,7 +34,7 @@ class Usage:
 
     @property
     def fleet_share(self) -> float:
-        """Return the CPU use of the simulated workers in cores; near 1, they are the bottleneck."""
+        """Return the CPU use of the simulated workers in cores. Near 1, the workers are the bottleneck."""
         return self.fleet_cpu / self.seconds
 
     @property
@@ -56,7 +56,7 @@ class Usage:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Return the smallest value that is not exceeded by `percent` of the values (nearest rank)."""
+    """Return the percentile by nearest rank: `percent` % of the values are at most as large as the result."""
     ordered = sorted(values)
     rank = -(-percent * len(ordered) // 100)
     return ordered[max(rank, 1) - 1]
@@ -65,8 +65,8 @@ def percentile(values: Sequence[float], percent: int) -> float:
 def claims_in(log: str) -> int:
     """Return the number of queries for claimable jobs in the log of a Postgres server.
 
-    The server must log all statements.
-    A log entry may have several lines. All lines of an entry but the first begin with a tab.
+    The server must log all statements. A log entry can have several lines. Each line after the first begins
+    with a tab.
     """
     entries = log.replace("\n\t", " ").splitlines()
     # A sweep also locks rows with SKIP LOCKED, but only a claim reads whether the queue is paused.

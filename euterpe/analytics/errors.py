@@ -8,7 +8,7 @@ class AnalyticsError(EuterpeError):
 
 
 class JavaMissing(AnalyticsError):
-    """No Java was found, or the Java that was found does not start or is older than Spark's minimum, 17."""
+    """Java was not found, does not start, or is older than version 17, which Spark needs."""
 
     code = "java_missing"
 

@@ -1,8 +1,8 @@
 """Facts: the ingested history, cleaned.
 
 Facts have one row for each job, for each attempt, and for each event for which a webhook is to be sent.
-Attempts without a job and deliveries without an event are left out, because the job or the event was deleted
-from the lake with its day, or was pruned from the database during an ingest.
+Attempts without a job and deliveries without an event are left out. Their job or event was deleted from the
+lake with all rows of its day, or was pruned from the database during an ingest.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from euterpe.analytics.tables import ATTEMPT_FACTS, ATTEMPTS, DELIVERY_FACTS, JO
 class HistoryFrames(NamedTuple):
     """The history tables as DataFrames.
 
-    A job or an attempt may have several rows, one for each ingested version.
+    A job or an attempt can have several rows, one for each ingested version.
     """
 
     jobs: DataFrame
@@ -40,7 +40,8 @@ def facts(history: HistoryFrames) -> Facts:
     The caller caches these frames, because the marts read each frame several times.
     """
     names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
-    # Both frames are partitioned by job, so that the versions, the sums and the joins need only one shuffle.
+    # The frames of jobs and attempts are partitioned by job, so that the choice of versions, the sums and the
+    # joins need only one shuffle.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
     jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
     attempts = _with_use(shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS))
@@ -69,8 +70,8 @@ def milliseconds(begin: str, end: str) -> Column:
 
 
 def latest_jobs(versions: DataFrame) -> DataFrame:
-    # Credentials are replaced without an event, so two versions of a job may have the same `event_sequence`.
-    # Then the next two columns decide which version is newer.
+    # Credentials are replaced without an event, so two versions of a job can have the same `event_sequence`.
+    # Then `updated_at` and `credential_version` decide which version is newer.
     return _latest(versions, ["job_id"], ["event_sequence", "updated_at", "credential_version"])
 
 
@@ -136,9 +137,9 @@ def _job_outcome() -> Column:
 def _with_use(attempts: DataFrame) -> DataFrame:
     """Add each attempt's usage: its processor time or, if unknown, the time for which it held its slot.
 
-    A worker that ends an attempt itself fills the column `ffmpeg` and, if ffmpeg ran, also `encode_ms` and
-    `cpu_seconds`. So if `ffmpeg` has a value and `encode_ms` is null, the attempt used no processor time. If
-    the worker was killed, at most the figures of its last heartbeat are known.
+    A worker that reports the end of an attempt fills the column `ffmpeg` and, if ffmpeg ran, also `encode_ms`
+    and `cpu_seconds`. So if `ffmpeg` has a value and `encode_ms` is null, the attempt used no processor time.
+    If the worker was killed, only the figures of its last heartbeat, if any, are known.
     """
     at_last_beat = F.col("measured").eqNullSafe("last_beat")
     never_encoded = F.col("ffmpeg").isNotNull() & F.col("encode_ms").isNull() & ~at_last_beat
@@ -172,7 +173,8 @@ def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) -> DataFrame:
-    # Both frames are partitioned by event, so that the duplicates, the join and the sums need only one sort.
+    # The frames of events and deliveries are partitioned by event, so that the removal of duplicates, the
+    # join and the sums need only one sort.
     happened = _wanted(events.repartition("event_id"))
     tried = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
     place = F.struct("claim_version", "ended_at", "delivery_id")

@@ -1,8 +1,8 @@
 """Detect rows with impossible dates. These rows are counted, and are excluded from every mart.
 
 In one history, a single job dated 2037 moved the end of the history. Then "the last 28 days" were empty, and
-every failure was "gone". The database's clock sets the dates, so an impossible date means that this clock was
-wrong when the row was written.
+every failure had the trend "gone". The database's clock sets the dates, so an impossible date means that this
+clock was wrong when the row was written.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from euterpe.analytics.facts import Facts
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
 # After a failover, the clock of the new database server may differ from the old clock by this much.
 CLOCK_SKEW = timedelta(minutes=5)
-# The columns that record when something happened. `due_at` is not included, because a requester may ask for a
+# The columns that record when something happened. `due_at` is not included, because a requester can ask for a
 # start next year.
 _INSTANTS: Mapping[str, tuple[str, ...]] = {
     "jobs": ("created_at", "first_claimed_at", "finished_at"),

@@ -33,7 +33,7 @@ def ingest(
     metadata: str = "",
     on_table: Progress = lambda table, rows: None,  # noqa: ARG005
 ) -> Ingested:
-    """Append the database's rows after the lake's positions.
+    """Append the database's rows that follow the positions at which the last ingest ended.
 
     `metadata` lists the keys of a job's metadata to include.
     """
@@ -76,9 +76,9 @@ def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
 def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
     """Copy the lake's earlier rows of jobs that the database no longer has, and drop all other earlier rows.
 
-    Call this when the lake's positions were invalid, for example after a restore, so that the whole database
-    was read again. The dropped rows belong to jobs that this ingest has read again. They must be dropped,
-    because the restore may have undone the changes that they show."""
+    Call this after the whole database was read again, because the lake's positions were invalid, for example
+    after a restore. The dropped rows belong to jobs that this ingest has read again. These rows must be
+    dropped, because the restore may have undone the changes that they show."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

@@ -18,8 +18,8 @@ Floats = npt.NDArray[np.float64]
 
 # With fewer blocks of one version, the variance between these blocks cannot be estimated.
 FEWEST_BLOCKS = 4
-# The smallest p-value is 1 / `_PERMUTATIONS`. It is small enough for 200 comparisons at 1 %, after the
-# Holm-Bonferroni correction.
+# The smallest p-value is 1 / `_PERMUTATIONS`. This p-value is small enough for 200 comparisons at 1 %, after
+# the Holm-Bonferroni correction.
 _PERMUTATIONS = 20_000
 _SEED = 1
 # Relative differences below this limit are rounding errors.
@@ -42,12 +42,15 @@ class Blocks:
 
 
 def equal_ratios(before: Blocks, after: Blocks) -> float | None:
-    """Return the two-sided p-value of equal ratios, or None if a version has too few blocks."""
+    """Return the two-sided p-value of the hypothesis that the ratios are equal.
+
+    Return None if a version has too few blocks.
+    """
     if min(len(before), len(after)) < FEWEST_BLOCKS:
         return None
     sums = np.concatenate([after.sums, before.sums])
     counts = np.concatenate([after.counts, before.counts])
-    # Centring does not change the difference of the ratios. It keeps the sums of squares small.
+    # Centring does not change the difference of the ratios. Centring keeps the sums of squares small.
     sums = sums - counts * (sums.sum() / counts.sum())
     seen = _studentised(_permutations(len(after), len(before)), sums, counts, len(after))
     return float(np.mean(seen >= seen[0] * (1 - _ROUNDING)))

@@ -46,8 +46,8 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Spark's default, 200 partitions, is for clusters. With it, a small query on two cores spent most of its
-    # time on empty tasks.
+    # Spark's default, 200 partitions, is for clusters. With this default, a small query on two cores spent
+    # most of the time on empty tasks.
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 8 << 30
@@ -177,8 +177,8 @@ def _started(builder: SparkSession.Builder, master: str, java_output: BinaryIO) 
 def _stderr_into(file: BinaryIO) -> Iterator[None]:
     """Redirect stderr into a file inside the `with` block.
 
-    A Java process that starts in the block writes to the file until it ends. Users need not see the warnings
-    that Java writes at its start, and they see the errors of Java as exceptions."""
+    A Java process that starts in the block writes to the file until it ends. Users do not need the warnings
+    that Java writes at its start. Users see the errors of Java as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(file.fileno(), 2)

@@ -14,7 +14,10 @@ _FEW = 20_000
 
 
 def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
-    """Return the two-sided p-value of equal rates: Fisher's exact test for few hits, else a pooled z-test."""
+    """Return the two-sided p-value of the hypothesis that the rates are equal.
+
+    Use Fisher's exact test for few hits, else a pooled z-test.
+    """
     if min(count_a, count_b) == 0:
         return 1.0
     hits, count = hits_a + hits_b, count_a + count_b
@@ -30,7 +33,8 @@ def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
 def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
     """Return the p-value of Fisher's exact test.
 
-    This is the total probability of all tables with these margins that are no more likely than this table.
+    This is the sum of the probabilities of all tables that have the same margins as this table and are not
+    more likely than this table.
     """
 
     def log_likelihood(k: int) -> float:
@@ -43,7 +47,10 @@ def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
 
 
 def equal_counts(one: int, other: int) -> float:
-    """Return the two-sided p-value (exact binomial test) of two Poisson counts over equally long periods."""
+    """Return the two-sided p-value of the hypothesis that two Poisson counts have the same rate.
+
+    The test is an exact binomial test. The counts come from two periods of the same length.
+    """
     low, high = min(one, other), max(one, other)
     if low == high:
         return 1.0

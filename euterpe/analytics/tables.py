@@ -46,7 +46,7 @@ JOBS = Table(
 
 ATTEMPTS = Table(
     "attempts",
-    "One row for each state of an attempt that an ingest read. Facts prefer the row of the ended attempt.",
+    "An attempt has one row for each of its states that an ingest found. Facts use the row of its end.",
     ("attempt_id",),
     columns("""
         attempt_id string The attempt's id.
@@ -220,7 +220,7 @@ DELIVERY_FACTS = Table(
         tries int Attempts to send the event so far; 0 before the first attempt.
         first_tried_at time When the first attempt to send the event began; null before it began.
         delivered_at time When the receiver accepted the event; null if it has not accepted it.
-        outcome string delivered after a success; else the result of the latest attempt; pending without one.
+        outcome string delivered after a success, pending before any attempt, else the last attempt's result.
         latency_ms long Milliseconds from created_at to delivered_at, at least 0.
         status_code int HTTP status of the response to the latest attempt; null without a response.
         error_code string Error code of the latest failed attempt; null if no attempt failed.

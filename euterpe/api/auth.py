@@ -22,8 +22,8 @@ from euterpe.store.secrets.requesters import Principal
 
 # A key in use is looked up once per interval. A disabled key is refused after at most one interval.
 CACHED_S = 2.0
-# The keys that were used in this time are looked up together: with a key for each of 1,000 workers, each call
-# of a worker would otherwise need a query of its own.
+# One query looks up all keys that were used within this time. Otherwise, 1,000 workers with different keys
+# would need a separate query for each of their calls.
 _TOGETHER_S = 60.0
 _MOST_REMEMBERED = 4_096
 
@@ -92,12 +92,12 @@ class Authenticator:
             return await self._shared_lookup(key, digest)
 
     async def _renewed(self, key: str, digest: bytes) -> Principal:
-        """Look up all keys in use by one query. Return the owner of this one; raise `Unauthorized`."""
+        """Look up all keys in use by one query. Return the owner of `key`, or raise `Unauthorized`."""
         while digest in self._known:
             if self._renewal is None:
                 self._renewal = asyncio.ensure_future(self._renew())
             owners = await asyncio.shield(self._renewal)
-            if digest in owners:  # otherwise this key was not in use when the query began
+            if digest in owners:  # otherwise the query began before this key was used, and is repeated
                 owner = owners[digest]
                 if owner is None:
                     raise Unauthorized

@@ -15,14 +15,14 @@ from math import ceil
 
 from euterpe.api.problems import ProblemCode, Refused
 
-# An address may send 30 wrong keys at once, and then one per second. This is enough for a fleet of clients
-# that all have the same wrong key.
+# An address may send 30 wrong keys at once, and then one per second. These numbers are enough for a fleet
+# of clients that all have the same wrong key.
 _BURST, _PER_S = 30, 1.0
 # Above the limit, a refusal is delayed by 1 s. At most 64 refusals per address are delayed at once, because
 # each delayed refusal occupies a connection.
 _HOLD_S, _MOST_HELD = 1.0, 64
-# For each address, the lookups of keys that were never valid before use at most 4 of the 8 threads. At most
-# 256 such lookups run or wait.
+# For each address, at most 4 of the 8 threads look up keys that were never valid before. At most 256 such
+# lookups run or wait.
 _LOOKUPS, _MOST_WAITING = 4, 256
 _MOST_ADDRESSES = 10_000
 _IPV6_NETWORK_BITS = 64
@@ -59,7 +59,7 @@ class AuthRateLimit:
 
     @asynccontextmanager
     async def lookup(self, address: str) -> AsyncIterator[None]:
-        """Hold one of the address's lookup slots during the block, for a key that was never valid before.
+        """Hold a lookup slot of the address during the block. Use it for a key that was never valid before.
 
         Raise Refused if too many lookups run or wait.
         """

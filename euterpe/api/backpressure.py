@@ -2,9 +2,9 @@
 
 A count of unfinished jobs takes as long as an enqueue, so the API does not count them for every request. If a
 count leaves free places, it is reused for at least one second, because without new requests the number of
-unfinished jobs only falls. API processes do not share their counts, so in that second each process may fill
-all places that its own count left free. A count of a million jobs is slow: after a count, the same limit is
-not counted again for 20 times the duration of that count.
+unfinished jobs only falls. API processes do not share their counts, so in that second each process can fill
+all places that were free in its own count. A count of a million jobs is slow. So the next count for the same
+limit starts only after 20 times the duration of the last count.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 @dataclass(frozen=True, kw_only=True)
 class ApiLimits:
     max_body_bytes: int = 262_144
-    max_unfinished: int = 10_000  # jobs of one requester
+    max_unfinished: int = 10_000  # unfinished jobs of one requester
     max_unfinished_of_all: int = 1_000_000
-    waits_per_requester: int = 100  # event streams and long polls at once
+    waits_per_requester: int = 100  # concurrent event streams and long polls
     waits: int = 2_000
     job: JobLimits = NO_LIMITS
 
@@ -52,7 +52,7 @@ class Count(Protocol):
 
 
 class CountedLimit:
-    """A limit on a number whose count is slow. Not thread-safe: use it in one event loop."""
+    """A limit on a number that is slow to count. Not thread-safe: use it in one event loop."""
 
     def __init__(
         self, count: Count, most: int, refusal: Refusal, pool: StoreThreadPool, clock: Clock
@@ -94,8 +94,8 @@ class CountedLimit:
             found, began, ended = await self._pool.run(self._timed_count)
         finally:
             self._counting = None
-        # The count may already include requests under way. Subtract them anyway, because too few places are
-        # better than too many.
+        # The count may already include requests under way. Subtract these requests anyway, because too few
+        # places are better than too many.
         self._left = self._most - found - under_way
         self._recount_at = began + _REST * (ended - began)
         self._valid_until = max(self._recount_at, began + _VALID_S)

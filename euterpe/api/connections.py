@@ -1,4 +1,4 @@
-"""HTTP connections with bounded memory, a time limit for request heads and a maximum number.
+"""HTTP connections with limits on their number, on their memory and on the time for a request head.
 
 uvicorn can parse with httptools or with h11. httptools is faster, but it buffers all bytes that a client
 sends before the head is complete: 120 MB of headers took 500 MB of memory, and unread pipelined requests took
@@ -22,10 +22,10 @@ _log = structlog.get_logger(__name__)
 class Connection(H11Protocol):
     """An h11 connection that is aborted if a request head is not complete in time."""
 
-    # `ApiServer` sets both limits in a subclass, because uvicorn's configuration takes a class.
+    # `ApiServer` sets `most` and `head_s` in a subclass, because uvicorn's configuration takes a class.
     most = 1_000  # open connections
-    # The time limit for a request head. It runs from the start of the connection, and for each later request
-    # from the first byte of the head.
+    # The time limit for a request head. For the first request, the time runs from the start of the
+    # connection. For each later request, it runs from the first byte of the head.
     head_s = 10.0
 
     _deadline: asyncio.TimerHandle | None = None
@@ -57,7 +57,7 @@ class Connection(H11Protocol):
 
         If the application is already handling the request, it receives `http.disconnect`.
         """
-        del msg  # the response is the same for every cause
+        del msg  # the response does not depend on the cause
         request_id = token_hex(16)
         _log.info("request_malformed", request_id=request_id)
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):

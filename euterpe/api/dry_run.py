@@ -26,7 +26,7 @@ class DryRunEndpoint:
         if self._dry_run is None:
             raise _unavailable()
         # A dry run occupies one of two threads for up to 30 s, and at most 32 dry runs may be under way. So
-        # each requester may have only one.
+        # each requester may have only one dry run under way.
         if requester_id in self._busy:
             code = ProblemCode.TOO_MANY_DRY_RUNS
             raise Refused(code, code.summary, retry_after_s=_RETRY_S)

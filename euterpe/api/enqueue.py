@@ -56,7 +56,8 @@ class EnqueueEndpoint:
         spec = parse() if len(body) <= _INLINE_BYTES else await self._pool.run(parse, principal.requester_id)
         key = request.headers.get("idempotency-key")
         if is_dry_run:
-            if key is not None:  # a dry run does not use the key, but the later submission needs a valid one
+            # A dry run does not use the idempotency key, but the later submission needs a valid key.
+            if key is not None:
                 check_text("idempotency_key", key, "idempotency_key")
             principal.limits.min_with(self._limits).check(spec)
             return await self._dry_run.answer(spec, principal.requester_id)

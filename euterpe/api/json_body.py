@@ -14,7 +14,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 async def read_json_bytes(request: Request, max_bytes: int, timeout_s: float) -> bytes:
-    """Return the raw body. Raise Refused if it is too large, too slow to arrive or not declared as JSON."""
+    """Return the raw body. Raise Refused for a body that is too large, too slow or not declared as JSON."""
     _require_json(request)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared[:20]) > max_bytes:

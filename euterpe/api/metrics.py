@@ -1,4 +1,4 @@
-"""Prometheus metrics: HTTP requests of this process, current queue depth, sandbox layers, releases."""
+"""Prometheus metrics: HTTP requests of this process, current queue depth, sandbox layers, released jobs."""
 
 import time
 from collections import Counter as Tally
@@ -61,12 +61,12 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        # Clients may send any method name. Without this limit, the registry would keep a series for each of
-        # these names for ever.
+        # Clients can send any method name, and the registry would keep a series for each name for ever. So
+        # unknown methods share the name `other`.
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
-        if child is None:  # looking up the labels takes longer than counting
+        if child is None:  # cache the child: looking up the labels takes longer than counting
             child = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
             self._children[key] = child
         child[0].inc()
@@ -139,7 +139,7 @@ class ReleasedJobs(Collector):
         self._releases = releases
 
     def describe(self) -> Iterator[CounterMetricFamily]:
-        """Yield nothing, for the same reason as `Depth.describe`."""
+        """Yield nothing, so that a registry with `auto_describe` does not call `collect` on registration."""
         yield from ()
 
     def collect(self) -> Iterator[CounterMetricFamily]:

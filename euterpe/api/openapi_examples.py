@@ -24,7 +24,7 @@ def _request(summary: str, **fields: Any) -> dict[str, Any]:
     return {"summary": summary, "value": {**places, **fields, "credentials": _S3}}
 
 
-# One example for each type of output, and one for each other form of a job.
+# One example for each type of output, and one for each further feature of a job, such as a webhook.
 SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "profile": _request("A built-in profile", profile="h264-720p"),

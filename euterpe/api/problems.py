@@ -113,7 +113,7 @@ class ProblemCode(StrEnum):
         409,
         "Lease lost",
         "the lease of a worker ran out, so that its job was queued again; or the attempt has ended",
-        "Stop the attempt, and publish nothing more: the job has another owner, or needs none.",
+        "Stop the attempt, and publish nothing more: the job has another owner, or has ended.",
     )
     ATTEMPT_ENDED = (
         "attempt_ended",
@@ -218,7 +218,7 @@ class ProblemCode(StrEnum):
         426,
         "Protocol not supported",
         "the worker speaks only versions of the protocol that this server does not speak",
-        "Upgrade the older of the two: the detail names it.",
+        "Upgrade the worker or the server. The detail says which of them is older.",
     )
     DRY_RUN_FAILED = (
         "dry_run_failed",

@@ -76,7 +76,8 @@ def _described(name: str, schema: Schema) -> Schema:
 def _field(field: str, schema: Schema) -> Schema:
     """Return the schema of a field with an example, and with its default in its description.
 
-    Client generators treat a field with a `default` as required, because it always has a value.
+    The schema has no `default`: with a default, a field of a response is never absent, so client generators
+    make it required.
     """
     described = {name: value for name, value in schema.items() if name not in ("title", "default")}
     default = schema.get("default")

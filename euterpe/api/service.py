@@ -64,7 +64,7 @@ class Service:
     storage_profiles: StorageProfiles
     read_pool: StoreThreadPool
     write_pool: StoreThreadPool
-    sealing_pool: StoreThreadPool  # for calls that wait for the key provider
+    sealing_pool: StoreThreadPool  # the threads for calls that wait for the key provider
     dry_run: DryRun | None
     dry_run_pool: StoreThreadPool
     authenticator: Authenticator

@@ -25,7 +25,7 @@ from euterpe.store.errors import StoreUnavailable
 
 BEAT = b": beat\n\n"
 
-_PAGE = 500  # events, of some KiB each
+_PAGE = 500  # the number of events in one read; an event has some KiB
 _TERMINAL = frozenset(map(event_type, FINISHED))
 
 

@@ -52,7 +52,7 @@ class _Call(Generic[T]):
 
 
 class _RequesterCalls:
-    """The calls of one requester that are not answered, and the number of threads that run them."""
+    """The unanswered calls of one requester, and the number of threads that run these calls."""
 
     def __init__(self, requester_id: str | None, most_threads: int) -> None:
         self.requester_id = requester_id
@@ -66,12 +66,12 @@ class StoreThreadPool:
 
     Reads and writes have separate pools, so that a read does not wait behind writes to a locked database.
 
-    One requester uses at most `per_requester` threads, by default half of them. Without this limit, 400
-    connections that listed large jobs delayed another requester by 20 s.
+    One requester uses at most `per_requester` threads, by default half of the threads. Without this limit,
+    400 connections that listed large jobs delayed another requester by 20 s.
 
-    A thread runs the waiting calls of one requester for a turn of 2 ms, and then those of the next requester.
-    With a thread switch for each call, accepting a job with secrets took a sixth more processor time. The
-    wait for a thread counts toward `write_wait_s`, the time limit for all waits of one write.
+    A thread runs the waiting calls of one requester for 2 ms, and then the calls of the next requester. With
+    a thread switch for each call, accepting a job with secrets took a sixth more processor time. The wait for
+    a thread counts toward `write_wait_s`, the time limit for all waits of one write.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class StoreThreadPool:
             self._start_thread(own)
             return await future
         finally:
-            future.cancel()  # a call that no thread has begun is not run any more
+            future.cancel()  # if no thread has begun the call, it is not run
             self._under_way -= 1
             own.under_way -= 1
             self._forget_idle(own)
@@ -127,7 +127,10 @@ class StoreThreadPool:
         return self._requesters[requester_id]
 
     def _forget_idle(self, own: _RequesterCalls) -> None:
-        """Forget a requester without calls. A thread may still run a call whose caller was cancelled."""
+        """Forget a requester that has no calls and no threads.
+
+        Check the threads, too, because a thread can still run a call whose caller was canceled.
+        """
         if not own.under_way and not own.threads:
             self._requesters.pop(own.requester_id, None)
 

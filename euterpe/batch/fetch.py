@@ -73,7 +73,7 @@ def _fetch(store: S3Store, url: str, key: str, max_bytes: int, kept: ExitStack) 
 def _explained(manifest: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:  # obstore raises this, not its own NotFoundError
+    except FileNotFoundError:  # obstore raises Python's built-in error, not its own NotFoundError
         problem = "there is no such object or bucket"
     except (PermissionDeniedError, UnauthenticatedError):
         problem = "the credentials of your environment may not read it"

@@ -101,7 +101,10 @@ def _local(name: str) -> File:
 
 
 def check_text(file: File) -> None:
-    """Raise `ManifestError` if the file cannot be opened, is UTF-16, or is a JSON list and not JSON lines."""
+    """Raise `ManifestError` if the file cannot be opened.
+
+    Also raise it for a file in UTF-16, and for a JSON list instead of JSON lines.
+    """
     try:
         with Path(file.path).open("rb") as stream:
             start = stream.read(1024)

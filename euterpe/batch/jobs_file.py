@@ -44,8 +44,8 @@ def jobs_path(manifest: str) -> Path:
 class JobsFile(AbstractContextManager["JobsFile"]):
     """The jobs file, open for writing and locked against other submissions.
 
-    Each line is flushed at once, so that the file has a line for each added job even if the run is killed.
-    Raise `JobsFileError` if another process has the lock."""
+    Each line is flushed immediately, so that the file has a line for each added job even if the run is
+    killed. Raise `JobsFileError` if another process has the lock."""
 
     def __init__(self, path: Path, rows: int) -> None:
         self._stream = path.open("a", encoding="utf-8")

@@ -31,7 +31,7 @@ class Problem:
 
     place: RowPlace
     errors: tuple[tuple[str, str], ...]  # pairs of field and reason
-    first: RowPlace  # the first row with the same job
+    first: RowPlace  # the first of the rows that describe the same job
     is_bad: bool
 
     def reasons(self, files: Sequence[File]) -> list[tuple[str, str]]:
@@ -59,7 +59,10 @@ class ProblemTotals:
 
 
 class Rejects(AbstractContextManager["Rejects"]):
-    """The rejects file, with one line per error: CSV if the name ends with `.csv`, otherwise JSON lines."""
+    """The rejects file, with one line per error.
+
+    The format is CSV if the name of the file ends with `.csv`, and otherwise JSON lines.
+    """
 
     def __init__(self, path: Path, files: Sequence[File]) -> None:
         self._files = files

@@ -48,7 +48,7 @@ def _csv_rows(piece: Piece) -> Iterator[Row]:
             return
         except csv.Error as error:
             if "field limit" in str(error):
-                # Stop, because the reader would continue within the cell and return the cell's lines as rows.
+                # Stop: the reader would continue inside this cell, and return the lines of the cell as rows.
                 yield Row(line, {}, (FieldError((), "has too long a cell: what follows cannot be read"),))
                 return
             yield Row(line, {}, (FieldError((), f"is not CSV: {error}"),))
@@ -157,7 +157,7 @@ def profiles_named(names: Iterable[str]) -> Profiles:
 def read_request(row: Row, defaults: Document, profiles: Profiles | None = None) -> tuple[Document, JobSpec]:
     """Return the row's document and its spec. Raise `InvalidSpec` with every error of the row.
 
-    `profiles` are those of the service, by default the built-in ones.
+    `profiles` are the profiles of the service, by default the built-in profiles.
     """
     if row.flaws:
         raise InvalidSpec(row.flaws)

@@ -15,7 +15,7 @@ from euterpe.batch.column_mapping import unknown
 from euterpe.batch.files import File, Kind, ManifestError
 
 _PIECE = 4 * 1024 * 1024
-_LONGEST_LINE = 1024 * 1024  # four times the largest request
+_LONGEST_LINE = 1024 * 1024  # in bytes: four times the API's default limit for a request body
 _BOM = b"\xef\xbb\xbf"
 _DELIMITERS = ",;\t"
 _REST_OF_QUOTED = re.compile(rb'(?:[^"]|"")*+"')

@@ -47,7 +47,8 @@ Record = Callable[[Request, AcceptedRow | ClientError], None]
 class Submission:
     """A thread pool that submits rows, at most `max_in_flight` at once.
 
-    `take` submits one row. `record` is called with the outcome of each row, from one thread at a time."""
+    The function `take` submits one row. `record` is called with the outcome of each row, by one thread at a
+    time."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ def examine(
     record: Callable[[Problem], None],
     profiles: Profiles | None = None,
 ) -> ProblemTotals:
-    """Validate all rows and return the totals. `profiles` are those of the service.
+    """Validate all rows and return the totals. `profiles` are the profiles of the service.
 
     `record` is called with every row that will not be submitted, in the order of the manifest."""
     checked = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(

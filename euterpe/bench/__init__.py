@@ -1,1 +1,1 @@
-"""Benchmarks of an installation. They run on the machine and the database of the installation."""
+"""Benchmarks of an installation. The benchmarks run on the machine and the database of the installation."""

@@ -12,7 +12,7 @@ from euterpe.bench.programs import Installation
 from euterpe.store.secrets.requesters import NewRequester
 
 _ROWS = 200  # the read benchmark requests these rows in turn
-# No run reaches this quota, but the API counts the unfinished jobs as with any quota.
+# No run reaches this quota, but it makes the API count the unfinished jobs, as in production.
 _NO_QUOTA = "10000000"
 _PLACEHOLDER = "\0"  # stands for the part that differs in each request
 

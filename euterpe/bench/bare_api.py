@@ -89,5 +89,5 @@ def _app(table: BareTable) -> Starlette:
         return JSONResponse(await run_in_threadpool(table.select, request.query_params["id"]))
 
     app = Starlette(routes=[Route("/", insert, methods=["POST"]), Route("/", select)])
-    app.state.end_waits = lambda: None  # `ApiServer` calls it, but these handlers have no long polls
+    app.state.end_waits = lambda: None  # `ApiServer` calls this, but there are no long polls to end
     return app

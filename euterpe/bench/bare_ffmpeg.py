@@ -1,12 +1,12 @@
-"""Convert the ffmpeg commands of a plan to command lines that run by hand on files."""
+"""Convert the ffmpeg commands of a plan to command lines that read a file and need no worker."""
 
 from pathlib import Path
 
 from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.tree import Command, Plan
 
-# Options that only a worker needs, for open files and progress. Each option has a value.
-_OF_A_WORKER = ("-fd", "-progress", "-protocol_whitelist")
+# The ffmpeg options for open files, progress and counts, which only a worker needs. Each option has a value.
+_OF_A_WORKER = ("-fd", "-progress", "-protocol_whitelist", "-stats_enc_pre:v", "-stats_enc_pre_fmt:v")
 
 
 def bare_command(planned: Plan, command: Command, ffmpeg: Path, source: str) -> tuple[str, ...]:

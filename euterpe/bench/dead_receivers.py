@@ -30,7 +30,7 @@ _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
 def measure_black_holes(installation: Installation, *, seconds: float) -> Figure:
-    """Return the p99 of the delivery time to destinations that answer, while others are black holes.
+    """Return the p99 of the delivery time to destinations that answer, while other destinations never answer.
 
     `bare` is the p99 for the same destinations when there are no black holes."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
@@ -64,19 +64,19 @@ def _p99_ms(
         source = _EventSource(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
         with delivering(installation, [f"{host}:{port}" for host, port in ports.items()]) as check:
             receiver.expect(len(watched))
-            source.emit_at_once(watched)  # after these deliveries, the dispatcher has started
+            source.emit_at_once(watched)  # wait for these deliveries, so that the dispatcher has started
             receiver.await_all(check)
             sent = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
             receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in sent))
             jobs = source.emit(sent)
             receiver.await_all(check)
-            holes.close()  # otherwise the dispatcher would wait for these sends before it stops
+            holes.close()  # otherwise the dispatcher's stop would wait for its sends to these ports
         waits = source.waits_ms([job_id for job_id, url in zip(jobs, sent, strict=True) if url in watched])
     return float(waits[len(waits) * 99 // 100])
 
 
 class _EventSource:
-    """A source of events at a fixed rate. To insert an event, it claims a job."""
+    """A source of events at a fixed rate. It claims one job per event, because a claim inserts an event."""
 
     def __init__(self, store: Store, plan: LoadPlan) -> None:
         self._store, self._plan = store, plan

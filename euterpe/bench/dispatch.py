@@ -58,7 +58,7 @@ def with_tasks(url: str, bodies: Sequence[bytes], count: int, concurrency: int) 
 
 
 def _repeated(bodies: Sequence[bytes], count: int) -> Iterator[bytes]:
-    """Return an iterator that threads may share, because each `next` is a single C call under the GIL."""
+    """Return an iterator that threads can share, because each `next` is a single C call under the GIL."""
     return itertools.islice(itertools.cycle(bodies), count)
 
 
@@ -89,7 +89,7 @@ _JOBS_AT_ONCE = 100
 
 
 def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figure]:
-    """Return two figures: events per second of the dispatcher, compared with each of two bare senders."""
+    """Return the events per second of the dispatcher, compared with two senders without a database."""
     concurrency = installation.settings.outbox_concurrency
     with receiving() as receiver, installation.requester() as requester, installation.open() as store:
         jobs = events // _EVENTS_PER_JOB
@@ -108,7 +108,7 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
         require_delivered(store, plan.requester_id)
     return [
         Figure("webhooks", "events/s", ours, bare, at_least=0.8),
-        Figure("webhooks, beside httpx' async client", "events/s", ours, bare_async),
+        Figure("webhooks, compared with httpx' async client", "events/s", ours, bare_async),
     ]
 
 

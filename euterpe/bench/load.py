@@ -25,8 +25,10 @@ _ANSWER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """A request template: `before`, a word, `after`. The `words` are used in turn. If there are no `words`,
-    each request gets a unique word."""
+    """A template of requests. A request consists of `before`, one word and `after`.
+
+    The requests use the `words` in turn. If there are no `words`, each request gets a unique word.
+    """
 
     address: tuple[str, int]
     before: bytes
@@ -66,7 +68,8 @@ async def _work(load: Load) -> Answered:
     began, answered, used = time.perf_counter(), shared.answered, time.process_time()
     await shared.wait(load.seconds)
     until = began + _ANSWER_TIMEOUT_S
-    while shared.answered == answered and time.perf_counter() < until:  # wait longer on a busy machine
+    # On a busy machine, the first answer may take longer than `load.seconds`.
+    while shared.answered == answered and time.perf_counter() < until:
         await shared.wait(load.seconds)
     if shared.answered == answered:
         raise BenchFailed(f"{load.address[0]}:{load.address[1]} answers nothing")

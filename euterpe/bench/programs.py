@@ -24,7 +24,7 @@ _TAIL_BYTES = 2_000
 
 @dataclass(frozen=True)
 class Installation:
-    """One configuration in two forms: the settings of this process, the environment of subprocesses."""
+    """One configuration in two forms: settings for this process, and an environment for subprocesses."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -121,7 +121,7 @@ def children(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int, *, with_reaped: bool = True) -> float:
-    """Return the CPU seconds of a process, with or without those of its children that have ended."""
-    # The process name is in parentheses. It may contain any character, including parentheses.
+    """Return the CPU seconds of a process, with or without its children that have ended."""
+    # The process name is in parentheses. The name can contain any character, including parentheses.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if with_reaped else 13])) / os.sysconf("SC_CLK_TCK")

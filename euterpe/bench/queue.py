@@ -70,8 +70,8 @@ class LoadPlan:
 def measure_lives(plan: LoadPlan) -> dict[str, float]:
     """Return jobs per second of the bulk enqueue, of the processing, and of both together."""
     with plan.open() as store:
-        # `euterpe api` does the same. One full garbage collection took 40 ms, a quarter of the time for 4,000
-        # jobs.
+        # Collect garbage less often, as `euterpe api` does. One full collection took 40 ms, a quarter of the
+        # time for 4,000 jobs.
         collect_garbage_less_often()
         began = time.perf_counter()
         enqueue_in_bulk(store, plan)
@@ -117,7 +117,7 @@ def _work_off(plan: LoadPlan) -> float:
 def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
     with plan.open() as store:
         store.inbox.sweep()
-        collect_garbage_less_often()  # `euterpe worker` does the same
+        collect_garbage_less_often()  # as in `euterpe worker`
         start.wait()
         began = time.monotonic()  # CLOCK_MONOTONIC is comparable between processes
         run_to_success(store, plan)
@@ -134,7 +134,7 @@ def run_to_success(store: Store, plan: LoadPlan) -> None:
 
 
 def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
-    """Return the microseconds per job of one worker, by kind of SQL statement, and the rest as `Python`."""
+    """Return the microseconds per job of one worker, by kind of SQL statement. All other time is `Python`."""
     with plan.open() as store:
         enqueue_in_bulk(store, plan)
         with statement_times(store.database) as spent:

@@ -49,7 +49,7 @@ def erase_requester(database: Database, requester_id: str) -> None:
 
 
 def _belongs_only_to(requester_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that only this requester has shares in a queue and the queue is not paused."""
+    """Return a condition that selects the running queues in which no other requester has a fair share."""
     share = fair_shares.c
     own = sa.select(share.queue).where(share.requester_id == requester_id)
     others = sa.select(share.queue).where(share.requester_id != requester_id)
@@ -60,7 +60,7 @@ def _belongs_only_to(requester_id: str) -> sa.ColumnElement[bool]:
 def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
     """Yield the seconds that this thread spends in the `with` block, by kind of SQL statement.
 
-    At the end of the block, the rest of the time is added as the entry `Python`.
+    At the end of the block, the time outside SQL statements is added as the entry `Python`.
     """
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()

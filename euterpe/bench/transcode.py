@@ -54,7 +54,7 @@ class Clips:
         self._run("-f", "lavfi", "-i", picture, "-frames:v", str(frames), "-c:v", "rawvideo", str(path))
 
     def encode_bare(self, sources: Sequence[Path], *, slots: int, threads: int, keep: bool = False) -> float:
-        """Return the seconds that `xargs` takes to run the worker's ffmpeg command on these equal sources.
+        """Return the seconds that `xargs` takes to run the worker's ffmpeg command on these copies of a clip.
 
         The output of `a.mp4` is `a.mp4.mp4`, which is removed unless `keep` is set.
         """
@@ -81,7 +81,7 @@ class Clips:
         subprocess.run([self._ffmpeg, "-y", "-nostdin", "-loglevel", "error", *arguments], check=True)  # noqa: S603
 
 
-_POLL_S = 0.25  # each poll takes 0.6 ms of the processor that the jobs need
+_POLL_S = 0.25  # each poll takes 0.6 ms of CPU time, which the jobs also need
 _LONGEST_S = 1800.0
 _MIB = 1024 * 1024
 _SHORT = "short.mp4"
@@ -193,7 +193,7 @@ class TranscodeBench:
         name = f"with a source of {large_mib} MiB"
         return [
             Figure(f"memory of the worker {name}", "MiB", peaks[0], at_most=150),
-            Figure(f"memory of its helper {name}", "MiB", peaks[1], at_most=150),
+            Figure(f"memory of its fork server {name}", "MiB", peaks[1], at_most=150),
         ]
 
     @contextmanager
@@ -202,7 +202,7 @@ class TranscodeBench:
         environ = {
             "EUTERPE_WORKER_QUEUES": self._queue,
             "EUTERPE_WORKER_SLOTS": str(slots),
-            "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media are generated clips
+            "EUTERPE_REQUIRE_SANDBOX": "false",  # safe: the only media are generated clips
             **self._place.environ,
             **more,
         }

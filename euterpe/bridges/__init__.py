@@ -1,5 +1,6 @@
 """Bridges: processes that serve jobs of foreign queues (BullMQ, OmniQ, Redis Streams) from the store.
 
-A lease in a foreign queue is only the right to report there. The work is the row in `inbox_jobs`, which the
-`source_ref` of the message makes unique. Adapters of the foreign systems implement `adapter.py`.
+A lease in a foreign queue only allows the bridge to report to this queue. The job itself is a row in
+`inbox_jobs`. The column `source_ref` allows one row per foreign job. Adapters of the foreign systems
+implement `adapter.py`.
 """

@@ -1,7 +1,7 @@
 """The port between a bridge and a foreign queue. Each foreign system has one adapter.
 
 All methods run on the event loop of the bridge and never block it. They raise `ForeignUnavailable` if the
-foreign system does not answer, for example while Redis restarts; the bridge repeats the call later.
+foreign system does not answer, for example while Redis restarts. The bridge then repeats the call later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 
 
 class ForeignUnavailable(EuterpeError):
-    """The foreign system did not answer. The call may have been carried out there."""
+    """The foreign system did not answer. It may still have carried out the call."""
 
     code = "foreign_queue_unavailable"
 
@@ -26,13 +26,14 @@ class ForeignJob:
 
     job_id: str
     source_ref: str
-    name: str  # by which the mapping chooses: BullMQ's job name, OmniQ's `payload.type`, the task of a stream
-    data: Json | None  # the payload, or None if it is no JSON object
-    priority: int = 0  # in the words of the foreign queue
-    # How many attempts the foreign queue makes. None if it makes only one: then Euterpe retries.
+    name: str  # selects the mapping: BullMQ's job name, OmniQ's `payload.type`, or the task of a stream job
+    data: Json | None  # the payload, or None if it is not a JSON object
+    priority: int = 0  # as the foreign queue stores it
+    # The number of attempts that the foreign queue makes. None if it makes only one attempt: then Euterpe
+    # retries.
     attempts: int | None = None
-    # What the foreign queue has recorded of earlier failures, or None if it keeps no record. A failure of an
-    # attempt that is in none of these texts was never reported: a bridge was killed before.
+    # The texts in which the foreign queue has recorded earlier failures, or None if it keeps no record. If no
+    # text names an attempt of Euterpe, the failure of this attempt was not reported: the bridge was killed.
     past_failures: tuple[str, ...] | None = None
     # The foreign queue makes this attempt by itself, because it has no word for a failure without a retry.
     ignores_final_failures: bool = False
@@ -43,12 +44,12 @@ class ForeignLease(StrEnum):
     """The answer of a foreign queue to a heartbeat."""
 
     HELD = "held"
-    LOST = "lost"  # stop reporting; never cancel the job, because its next holder attaches to it
+    LOST = "lost"  # stop reporting; do not cancel the row, because the job's next holder attaches to it
     CANCELED = "canceled"  # the producer has canceled the job
 
 
 class Told(StrEnum):
-    """The answer of a foreign queue to the end of a job."""
+    """The answer of a foreign queue to the report that a job has ended."""
 
     DONE = "done"  # recorded now, or by an earlier call whose answer was lost
     LOST = "lost"  # another holder has the job, and reports it
@@ -59,8 +60,9 @@ class Told(StrEnum):
 class ForeignFailure:
     """The failure of a job, as the foreign queue records it.
 
-    `retry` tells whether the foreign queue may try again, by its own rules. `mark` names the attempt: an
-    adapter whose foreign queue keeps a record of failures writes it there, for `ForeignJob.past_failures`.
+    `retry` tells whether the foreign queue may try again, by its own rules. `mark` names the attempt. If the
+    foreign queue keeps a record of failures, the adapter adds the mark to the record. Later deliveries return
+    the record as `ForeignJob.past_failures`.
     """
 
     code: str
@@ -79,11 +81,11 @@ class ForeignAdapter(Protocol):
         ...
 
     async def examine(self) -> str:
-        """Connect, and return the versions of both sides. Change nothing. Only checks call this."""
+        """Connect, and return the versions of package and server, for `euterpe doctor`. Change nothing."""
         ...
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
-        """Take up to `limit` jobs. Wait at most `wait_s` for the first."""
+        """Take up to `limit` jobs. Wait at most `wait_s` for the first job."""
         ...
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
@@ -103,11 +105,11 @@ class ForeignAdapter(Protocol):
         ...
 
     async def release(self, job: ForeignJob) -> None:
-        """Hand the job back, so that another bridge takes it. The bridge is stopping."""
+        """Hand the job back, so that another bridge can take it."""
         ...
 
     async def stop(self) -> None:
-        """Close all connections. Other bridges take the jobs that are still held when their leases expire."""
+        """Close all connections. When the leases of held jobs expire, other bridges take these jobs."""
         ...
 
 

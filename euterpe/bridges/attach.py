@@ -54,13 +54,13 @@ class Attached:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A foreign job that gets no row, or whose row cannot go on."""
+    """A foreign job for which no row can be made, or whose failed row cannot be retried."""
 
     failure: ForeignFailure
 
 
 class NoRoom(Exception):  # the caller waits, and repeats the call
-    """The requester of the bridge may not add jobs now."""
+    """The requester of the bridge is not allowed to add jobs now."""
 
 
 def mark_of(job_id: str, claim_version: int) -> str:
@@ -80,10 +80,10 @@ class Attacher:
         self._store, self._calls, self._rules, self._account = store, calls, rules, account
 
     async def attach(self, job: ForeignJob) -> Attached | Rejected:
-        """Return the row of this job, which is made if there is none.
+        """Return the row of this job. Make the row if there is none.
 
-        Raise `NoRoom` if the requester may not add jobs now, and `Unavailable` in an outage of the database
-        or of the key provider.
+        Raise `NoRoom` if the requester is not allowed to add jobs now. Raise `Unavailable` in an outage of
+        the database or of the key provider.
         """
         try:
             row = await self._row_of(job)
@@ -115,7 +115,7 @@ class Attacher:
         try:
             accepted = await asyncio.wrap_future(self._store.commits.submit(new))
         except DuplicateSource:
-            # Another bridge has made the row since the look, or the answer to our own commit was lost.
+            # Another bridge has made the row since the first query, or the answer to our own commit was lost.
             row = await self._row_of(job)
             if row is None:
                 raise
@@ -134,7 +134,7 @@ class Attacher:
         return await self._calls.run(make) if may_have_secrets(spec) else make()
 
     async def _resumed(self, job: ForeignJob, row: JobRow) -> Attached | Rejected:
-        """Return the row. Queue it again if it has failed, and the foreign queue knows of that failure."""
+        """Return the row. Queue a failed job again if the foreign queue knows of the failure."""
         attached = Attached(row.job_id, row.requester_id)
         if row.status != JobStatus.FAILED or not _is_reported(job, row):
             return attached
@@ -166,7 +166,7 @@ def _is_reported(job: ForeignJob, row: JobRow) -> bool:
 
 
 def _within(limits: JobLimits, spec: JobSpec, *, is_declared: bool) -> JobSpec:
-    """Lower the attempts that were computed from those of the foreign queue to the limit of the requester."""
+    """Lower `max_attempts` to the requester's limit, unless the mapping declares `max_attempts` itself."""
     if is_declared or spec.max_attempts is None:
         return spec
     return spec.model_copy(update={"max_attempts": limits.attempts(spec.max_attempts)})

@@ -33,11 +33,11 @@ _log = structlog.get_logger(__name__)
 class BridgeTimings:
     """Durations of a bridge, in seconds."""
 
-    take_wait_s: float = 1.0  # the longest wait for a job; a stop waits for its end
+    take_wait_s: float = 1.0  # the longest wait for a job, which can delay a stop
     progress_every_s: float = 1.0
     no_room_s: float = 2.0  # the pause before the requester's quota is read again
     database_s: float = 1.0  # the pause after a failed call of the database
-    drain_s: float = 10.0  # for the reports under way when the bridge is stopped
+    drain_s: float = 10.0  # how long a stopping bridge waits for reports under way
 
 
 DEFAULT_TIMINGS = BridgeTimings()
@@ -82,7 +82,7 @@ class Bridge:
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve the foreign queue until `stopping` is set; then hand back all jobs that have no report yet.
 
-        Raise `BridgeError` if the foreign queue cannot be served as the bridge is set up.
+        Raise `BridgeError` if the set-up of the bridge is wrong.
         """
         start = asyncio.ensure_future(self._calls.until_answered(self._adapter.start))
         if not await _first(start, stopping):
@@ -114,7 +114,8 @@ class Bridge:
                 self._note_open(is_open)
                 if is_open:
                     take = partial(self._adapter.take, free, self._timings.take_wait_s)
-                    # Never canceled: a job that was taken and not held would be lost until its lease ends.
+                    # Do not cancel this call: it may have taken jobs that are not in `_held` yet. Nobody
+                    # would run these jobs before their leases expire.
                     jobs = await self._calls.once(take)
                     failures = 0
                     for job in jobs:
@@ -194,7 +195,7 @@ class Bridge:
     # -- stop
 
     async def _drain(self) -> None:
-        """Give reports under way `drain_s`, and hand all other jobs back."""
+        """Wait up to `drain_s` for reports under way, and hand all other jobs back."""
         reporting = [one.task for one in self._held if one.is_reporting and one.task is not None]
         await self._hand_back([one for one in self._held if not one.is_reporting])
         if reporting:

@@ -1,8 +1,8 @@
 """The adapter of BullMQ, on Redis or on BullMQ's own Postgres backend, through the PyPI package `bullmq`.
 
 It uses the manual mode of the package's worker: this module takes jobs with a token, extends their locks,
-and moves them to their ends. The package starts no timer in this mode, so the check for stalled jobs is
-here, too.
+and moves them to `completed` or `failed`. In this mode the package starts no timer, so this module also
+checks for stalled jobs.
 """
 
 import asyncio
@@ -36,19 +36,18 @@ from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 _log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 
-# Another worker with its default of 1 would give up jobs whose bridge was killed twice.
+# With BullMQ's default of 1, a job would fail after its bridge was killed twice. Other workers of the same
+# queue still fail such jobs if these workers use the default.
 _MAX_STALLED_COUNT = 1000
 _STALLED_CHECK_S = 30.0
-_BEATS_PER_LOCK = 4  # the contract wants at least 3
+_BEATS_PER_LOCK = 4  # the contract says twice per lock duration
 _CONNECTIONS = 16
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
 _OLDEST_REDIS = (6, 2)
 _UNANSWERED = (RedisError, psycopg.Error, OSError, TimeoutError)
 
 
-class EuterpeFailure(
-    Exception
-):  # its text becomes `failedReason`, and its traceback an entry of `stacktrace`
+class EuterpeFailure(Exception):  # the text becomes `failedReason`; the traceback is added to `stacktrace`
     pass
 
 
@@ -65,7 +64,7 @@ class BullMqAdapter:
         self._client: redis.asyncio.Redis | None = None
         self._stalled_check: asyncio.Task[None] | None = None
         self._tokens = 0
-        self._next_due_ms = 0  # when BullMQ has the next delayed job, or ends its rate limit
+        self._next_due_ms = 0  # the time when a delayed job is due or a rate limit ends
 
     # -- connection
 
@@ -106,10 +105,10 @@ class BullMqAdapter:
             max_connections=_CONNECTIONS,
             timeout=_ANSWER_S,
             decode_responses=True,
-            encoding_errors="replace",  # a payload that is not UTF-8 is refused, and does not end the loop
+            encoding_errors="replace",  # text that is not UTF-8 must not end the loop
             socket_timeout=_ANSWER_S,
             socket_connect_timeout=_CONNECT_S,
-            # A script may have run although its answer was lost, so the client repeats no call by itself.
+            # A script may have run although its answer was lost, so the client must not repeat it.
             retry=Retry(NoBackoff(), 0),
         )
         return redis.asyncio.Redis.from_pool(pool)
@@ -164,7 +163,7 @@ class BullMqAdapter:
         interval_ms = round(self._stalled_check_s * 1000)
         while True:
             with contextlib.suppress(ForeignUnavailable), _translated():
-                # In an outage the calls for held jobs log and count it.
+                # An outage is not logged here, because the calls of the bridge log and count it.
                 await self._backend.moveStalledJobsToWait(_MAX_STALLED_COUNT, interval_ms)
             await asyncio.sleep(self._stalled_check_s)
 
@@ -199,7 +198,7 @@ class BullMqAdapter:
         return jobs
 
     async def _wait(self, wait_s: float) -> bool:
-        """Wait for a job. Return whether one may be there."""
+        """Wait for a job. Return whether a job may be ready."""
         now_ms = time.time() * 1000
         if self._next_due_ms > now_ms:
             wait_s = max(0.001, min(wait_s, (self._next_due_ms - now_ms) / 1000))
@@ -209,7 +208,8 @@ class BullMqAdapter:
     async def _foreign_job(self, raw: dict[str, Any], job_id: str, token: str) -> ForeignJob:
         data = _parsed(raw.get("data"), dict)
         opts = _parsed(raw.get("opts"), dict) or {}
-        # The package would raise for anything that is not JSON, after the job was moved to `active`.
+        # The job is already `active`. Replace or remove fields that are not JSON, because the package would
+        # raise an error.
         readable = {**raw, "data": "{}", "opts": json.dumps(opts)}
         for name in ("progress", "stacktrace", "parent"):
             if name in readable and _parsed(readable[name], object) is None:
@@ -251,14 +251,14 @@ class BullMqAdapter:
         return [ForeignLease.LOST if job.job_id in lost else ForeignLease.HELD for job in jobs]
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
-        with _translated(), contextlib.suppress(TypeError):  # the job was removed: the next beat says so
+        with _translated(), contextlib.suppress(TypeError):  # the job was removed; the next beat shows it
             await job.handle.updateProgress(round(percent, 1))
 
     async def succeed(self, job: ForeignJob, result: Json) -> Told:
         handle = job.handle
         try:
             return await self._ended(job, handle.moveToCompleted(dict(result), handle.token), "completed")
-        except UnrecoverableError as error:  # a child of this job in a flow has failed
+        except UnrecoverableError as error:  # in a BullMQ flow, a child of this job has failed
             return await self.fail(job, ForeignFailure("failed_child", str(error), retry=False))
 
     async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
@@ -268,11 +268,11 @@ class BullMqAdapter:
         try:
             raise _with_note(kind(f"{failure.code}: {failure.message}"), failure.mark)
         except kind as error:
-            # Inside `except`, because the package writes the traceback of the current exception.
+            # This call is inside `except`, because the package stores the traceback of the current exception.
             return await self._ended(job, handle.moveToFailed(error, handle.token), "failed")
 
     async def _ended(self, job: ForeignJob, move: Awaitable[Any], state: str) -> Told:
-        """Make the move. If BullMQ refuses it, find out whether an earlier call made it already."""
+        """Await `move`. If BullMQ refuses it, find out whether an earlier call has already ended the job."""
         with _translated():
             try:
                 await move
@@ -285,8 +285,8 @@ class BullMqAdapter:
         return Told.DONE
 
     async def release(self, job: ForeignJob) -> None:
-        """Move the job to `delayed`, due now. This counts no attempt and no stall."""
-        with _translated(), contextlib.suppress(TypeError):  # it is not ours any more
+        """Move the job to `delayed`, due now. BullMQ counts this neither as an attempt nor as a stall."""
+        with _translated(), contextlib.suppress(TypeError):  # the bridge has lost the job
             await job.handle.moveToDelayed(int(time.time() * 1000), job.handle.token)
 
 
@@ -297,7 +297,7 @@ def _with_note(error: Exception, mark: str) -> Exception:
 
 
 def _parsed(text: object, kind: type[Answer]) -> Answer | None:
-    """Return the value in a JSON text, or None if it is no JSON or of another kind."""
+    """Return the value in a JSON text, or None if the text is not JSON or the value has another type."""
     try:
         value = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):
@@ -314,7 +314,7 @@ def _past_failures(job: Any) -> tuple[str, ...] | None:
 
 
 def _known_backoff(backoff: object) -> object:
-    """Return the backoff. A custom strategy is a function of the Node worker: its delay is kept, as fixed."""
+    """Return the backoff. Replace a custom strategy, a function in the Node worker, by a fixed delay."""
     if not isinstance(backoff, dict) or backoff.get("type") in ("fixed", "exponential"):
         return backoff
     delay = backoff.get("delay")
@@ -323,7 +323,7 @@ def _known_backoff(backoff: object) -> object:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Turn the errors of the connection into `ForeignUnavailable`. Its text has no address and no payload."""
+    """Turn errors of the connection into `ForeignUnavailable`. Leave out the address and the payload."""
     try:
         yield
     except _UNANSWERED as error:

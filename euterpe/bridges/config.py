@@ -1,7 +1,7 @@
 """The declared bridges: the TOML file that `EUTERPE_BRIDGES` names, with a table `[bridge.NAME]` for each.
 
-The address of a foreign queue may have a password, so the file names the environment variable that has the
-address. No error shows a value of the environment.
+The address of a foreign queue may contain a password. So the file has only the name of the environment
+variable that contains the address. Error messages never contain the value of an environment variable.
 """
 
 import tomllib
@@ -38,7 +38,7 @@ _SCHEMES: Mapping[BridgeKind, tuple[str, ...]] = {
     BridgeKind.OMNIQ: ("redis://", "rediss://", "unix://"),
     BridgeKind.STREAMS: ("redis://", "rediss://", "unix://"),
 }
-# The fields that each kind has beside those of all kinds; the first of each tuple is required.
+# For each kind of bridge: its fields in addition to the fields of all bridges. The first field is required.
 _OWN_FIELDS: Mapping[BridgeKind, tuple[str, ...]] = {
     BridgeKind.BULLMQ: ("queue", "prefix"),
     BridgeKind.BULLMQ_POSTGRES: ("queue", "schema"),
@@ -49,7 +49,7 @@ _OWN_FIELDS: Mapping[BridgeKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BridgeConfig:
-    """One bridge. `url` may have a password."""
+    """One bridge. `url` may contain a password."""
 
     name: str
     kind: BridgeKind
@@ -58,14 +58,14 @@ class BridgeConfig:
     requester: str
     slots: int
     lease_ms: int
-    prefix: str | None  # of the keys in Redis
-    schema: str | None  # in Postgres
-    group: str | None  # of the consumers of a stream
+    prefix: str | None  # the prefix of the queue's keys in Redis
+    schema: str | None  # the schema in Postgres
+    group: str | None  # the consumer group of a stream
     jobs: Mapping[str, JobMapping]
 
 
 class InvalidBridges(BridgeError):
-    """The file is wrong. `problems` has every error in it."""
+    """The file is not valid. `problems` lists all its errors."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -84,7 +84,7 @@ def _kind(value: object) -> object:
 
 
 def _priorities(value: object) -> object:
-    """Return the table. A number alone is the priority of every job."""
+    """Return the table of priorities. A single number is the priority of all jobs."""
     if isinstance(value, int):
         return {"default": value}
     if isinstance(value, dict) and not all(key == "default" or key.isdigit() for key in value):
@@ -172,7 +172,7 @@ def _document(path: Path) -> dict[str, Any]:
 def _bridge(
     name: str, table: object, environ: Mapping[str, str], profiles: Profiles, wrong: list[str]
 ) -> BridgeConfig | None:
-    """Return the bridge of a table, or add its problems to `wrong`."""
+    """Return the bridge that a table declares, or None. Add the problems of the table to `wrong`."""
     try:
         NAME(name)
     except ValueError as error:
@@ -208,7 +208,7 @@ def _bridge(
 
 
 def _misplaced(table: BridgeTable) -> list[str]:
-    """Return the problems of the fields that only some kinds of bridges have."""
+    """Return an error for a missing required field, and for each field of another kind of bridge."""
     own = {
         "queue": table.queue,
         "stream": table.stream,

@@ -1,4 +1,4 @@
-"""The numbers of the bridges of a process, for Prometheus and for tests."""
+"""The metrics of the bridges of a process, for Prometheus and for tests."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 

@@ -1,7 +1,7 @@
 """Report a job of a foreign queue: attach it to its row, and tell the foreign queue what becomes of that.
 
-A foreign lease is only the right to report: a job whose lease is lost goes on, and its next
-holder reports it.
+A foreign lease only allows the bridge to report to the foreign queue. A job whose lease is lost continues to
+run, and the next holder of the foreign job reports its end.
 """
 
 import asyncio
@@ -46,8 +46,10 @@ class HeldJob:
     def __init__(self, job: ForeignJob) -> None:
         self.job = job
         self.task: asyncio.Task[None] | None = None
-        self.is_reporting = False  # the report itself finds out whether the lease holds
-        self.is_canceled = False  # by the producer, in the foreign queue
+        # True while the bridge reports the end. A heartbeat then ignores a lost lease, because the foreign
+        # queue's answer to the report shows the loss.
+        self.is_reporting = False
+        self.is_canceled = False  # True after the producer's cancel was passed on to the row
         self._lost = asyncio.Event()
         self._canceled = asyncio.Event()
 
@@ -58,7 +60,7 @@ class HeldJob:
         self._canceled.set()
 
     async def until(self, wait: Awaitable[None], *, or_canceled: bool = True) -> None:
-        """Wait for `wait`, or for a cancel of the producer. Raise `ForeignLeaseLost` if the lease is lost."""
+        """Wait until `wait` ends or the producer cancels. Raise `ForeignLeaseLost` if the lease is lost."""
         waits = [asyncio.ensure_future(wait), asyncio.ensure_future(self._lost.wait())]
         if or_canceled and not self.is_canceled:
             waits.append(asyncio.ensure_future(self._canceled.wait()))
@@ -125,7 +127,7 @@ class JobReporter:
             await self._hand_back_later(job)
 
     async def _hand_back_later(self, job: ForeignJob) -> None:
-        """Hand a job back after an unexpected error. The pause keeps a lasting error from a busy loop."""
+        """Hand a job back after an unexpected error. The pause prevents a busy loop if the error lasts."""
         await asyncio.sleep(self._database_s)
         try:
             await self._adapter.release(job)
@@ -136,7 +138,7 @@ class JobReporter:
             )
 
     async def _attached(self, held: HeldJob) -> Attached | Rejected:
-        """Return the row of the job. In an outage of the database, repeat while the lease holds."""
+        """Return the row of the job. In an outage of the database, retry until the lease is lost."""
         waits = 0
         while True:
             try:
@@ -159,14 +161,14 @@ class JobReporter:
                 _log.warning(
                     "bridged_job_waits", bridge=self._bridge, foreign_id=held.job.job_id, reason=event
                 )
-            # A canceled job has no row to cancel yet: do not ask the database all the time.
+            # A cancel does not end this pause: there is no row to cancel yet, and each repetition is a query.
             await held.until(asyncio.sleep(pause_s), or_canceled=False)
 
     async def _reported(self, held: HeldJob, attached: Attached) -> Told:
-        """Report the progress and the end of a row. Return what the foreign queue has answered to the end."""
+        """Report progress and end of a row. Return the foreign queue's answer to the report of the end."""
         job = held.job
         if attached.is_retried:
-            await self._report_progress(job, 0.0)  # the foreign queue still shows that of the last attempt
+            await self._report_progress(job, 0.0)  # replaces the progress of the last attempt
         progress = ProgressThrottle(self._progress_every_s)
         with self._watcher.watching(attached.job_id, attached.requester_id) as watched:
             while True:
@@ -199,7 +201,7 @@ class JobReporter:
         return await self._adapter.fail(job, failure_of(row))
 
     async def _report(self, held: HeldJob, report: Callable[[], Awaitable[Told]]) -> Told:
-        """Repeat the report until the foreign queue answers: an outage loses no end of a job."""
+        """Repeat the report until the foreign queue answers, so that no end is lost in an outage."""
         held.is_reporting = True
         return await self._calls.until_answered(report)
 
@@ -208,11 +210,11 @@ class JobReporter:
             try:
                 await self._calls.once(partial(self._adapter.progress, job, percent))
             except ForeignUnavailable:
-                return  # `once` has noted the outage
+                return  # `once` has logged the outage
 
 
 class ProgressThrottle:
-    """Decides which progress of a job is reported: at most one in `every_s`, and only a higher one."""
+    """A rate limit for progress reports: at most one per `every_s`, and only if the progress has risen."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s, self._clock = every_s, asyncio.get_running_loop().time

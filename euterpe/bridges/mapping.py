@@ -14,7 +14,7 @@ from euterpe.domain.text import display_text
 
 ANY_NAME = "*"
 MOST_ATTEMPTS = 100
-# A job of a queue that retries gets two attempts more than that queue makes, for crashes of our workers.
+# If the foreign queue makes several attempts, the job gets two further attempts, for crashes of our workers.
 SPARE_ATTEMPTS = 2
 _MOST_VALUES = 10_000
 _MOST_CHARACTERS = 1024 * 1024
@@ -25,7 +25,7 @@ _SECRET_KEYS = frozenset(
         *("credentials", "authorization"),
     }
 )
-# Values that stand for those that the mapping could not make, so that all other errors are found.
+# Valid values for fields that could not be mapped, so that parsing the spec finds all other errors.
 _STAND_INS: Mapping[str, Any] = {
     "source": {"url": "s3://source/object"},
     "output": {"url": "s3://output/prefix/"},
@@ -40,11 +40,11 @@ class JobMapping:
     source: Template
     output: Template
     profile: Template
-    profiles: frozenset[str]  # what the payload may ask for
+    profiles: frozenset[str]  # the profiles that a payload may name
     when: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
     external_id: Template | None = None
-    # By the priority in the foreign queue; "default" for all others.
+    # Euterpe's priority for each priority of the foreign queue. "default" is for all other priorities.
     priority: Mapping[str, int] = field(default_factory=dict)
     queue: str | None = None
     max_attempts: int | None = None
@@ -52,7 +52,7 @@ class JobMapping:
 
 
 def spec_of(job: ForeignJob, mappings: Mapping[str, JobMapping], profiles: Profiles) -> JobSpec:
-    """Return the spec of a foreign job. Raise `InvalidSpec` with every reason, and never with a value."""
+    """Return the spec of a foreign job. Raise `InvalidSpec` with all errors. No error contains a value."""
     mapping = _mapping_of(job, mappings)
     data = job.data
     if data is None:
@@ -79,7 +79,7 @@ def _mapping_of(job: ForeignJob, mappings: Mapping[str, JobMapping]) -> JobMappi
 
 
 def _document(job: ForeignJob, mapping: JobMapping, errors: list[FieldError]) -> dict[str, Any]:
-    """Return the document of the spec. Add the errors of values that cannot be mapped to `errors`."""
+    """Return the document of the spec. Append to `errors` an error for each value that cannot be mapped."""
     document: dict[str, Any] = dict(_STAND_INS)
 
     def put(name: str, make: Callable[[ForeignJob], Any]) -> None:
@@ -126,7 +126,7 @@ def _parsed(document: Mapping[str, Any], profiles: Profiles, errors: list[FieldE
 
 
 def _size_problem(data: Mapping[str, Any]) -> str | None:
-    """Return why the payload is too large to be read, or None."""
+    """Return the error for a payload that is too large to be read, or None."""
     values, characters = 0, 0
     rest: list[object] = [data]
     while rest:
@@ -147,7 +147,7 @@ def _size_problem(data: Mapping[str, Any]) -> str | None:
 
 
 def _credentials_in(data: Mapping[str, Any]) -> Sequence[FieldError]:
-    """Return an error for each value that looks like a credential: Redis is no place for secrets."""
+    """Return an error for each value that may be a credential. No secret should be stored in Redis."""
     found: list[FieldError] = []
     rest: list[tuple[tuple[str | int, ...], object]] = [(("data",), data)]
     for loc, item in rest:

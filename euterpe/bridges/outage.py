@@ -1,4 +1,4 @@
-"""Calls of a foreign queue that may not answer: one log line per outage, and pauses that grow."""
+"""Call a foreign queue that may be unavailable. Log one line per outage, and retry after growing pauses."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ Call = Callable[[], Awaitable[Answer]]
 
 
 class ForeignCalls:
-    """Make calls of the foreign queue, and keep track of its outages.
+    """Make calls to the foreign queue, and record its outages.
 
     All calls of a bridge share one object, so that an outage is logged and counted once, however many jobs
     the bridge holds.
@@ -45,7 +45,7 @@ class ForeignCalls:
         except ForeignUnavailable as error:
             self._note_failure(error)
             raise
-        # The answer to a call from before the outage says nothing of its end.
+        # An answer to a call that began before the outage does not show that the outage has ended.
         if self.is_out and outages == self._outages:
             _log.info("foreign_queue_back", bridge=self._bridge)
             self._counts.reachable.set(1)
@@ -63,7 +63,7 @@ class ForeignCalls:
                 await asyncio.sleep(self.pause_s(failures))
 
     def pause_s(self, failures: int) -> float:
-        """Return the pause after this many failures in a row. Half of it is random, against herds."""
+        """Return the pause after this many failures in a row. Half is random, so that retries spread out."""
         full = min(self._cap_s, self._base_s * 2.0 ** min(failures - 1, 30))
         return full * (1 + self._draw()) / 2
 

@@ -1,4 +1,4 @@
-"""Connections to a Redis of others: bounded in number, with time limits, and errors without values."""
+"""Connections to a foreign Redis. Their number is bounded, calls have time limits, and errors omit values."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,10 +20,10 @@ _REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
 
 
 def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
-    """Return a client with at most `connections` connections, which opens none yet.
+    """Return a client with at most `connections` connections. The client opens them when it needs them.
 
-    Raise `BridgeError` if the URL is not one of Redis. A call that gets no answer within `answer_s` fails,
-    and no call is repeated: whether that is safe only the caller knows.
+    Raise `BridgeError` if the URL is not a Redis URL. A call without an answer within `answer_s` fails. The
+    client repeats no call, because only the caller knows whether a repeat is safe.
     """
     try:
         pool = BlockingConnectionPool.from_url(
@@ -65,7 +65,7 @@ def _malformed(url: str) -> BridgeError:
 
 
 def place_of(url: str) -> str:
-    """Return the host and port, or the path of the socket. The URL itself may contain a password."""
+    """Return host and port, or the path of the socket, without a password that the URL may contain."""
     parts = urlsplit(url)
     if "@" in url and "@" not in parts.netloc:
         return "an address whose password has unescaped characters"
@@ -74,7 +74,7 @@ def place_of(url: str) -> str:
 
 @contextmanager
 def redis_errors(place: str) -> Iterator[None]:
-    """Raise `ForeignUnavailable` for an error of Redis in the block, `BridgeError` for a refused login."""
+    """Turn errors of Redis into `ForeignUnavailable`, and a refused login into `BridgeError`."""
     try:
         yield
     except _REFUSED as error:
@@ -84,13 +84,13 @@ def redis_errors(place: str) -> Iterator[None]:
 
 
 def word(error: Exception) -> str:
-    """Return the class of an error with the first word of its text, because the rest may contain values."""
+    """Return the class of an error and the first word of its text. The other words may contain values."""
     code = str(error).partition(" ")[0]
     return f"{type(error).__name__} {code}" if code.isupper() else type(error).__name__
 
 
 async def require_single_server(client: Redis, place: str) -> None:
-    """Raise `BridgeError` for a Redis that is too old, or is a cluster."""
+    """Raise `BridgeError` if Redis is too old, or is a cluster."""
     with redis_errors(place):
         check_server(await client.info("server"), place)
 

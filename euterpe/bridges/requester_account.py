@@ -26,17 +26,17 @@ class StoreCalls:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bridge-store")
 
     async def run(self, call: Callable[[], Result]) -> Result:
-        """Return the result of `call`, which a thread makes."""
+        """Return the result of `call`, which a thread of the pool runs."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     def stop(self) -> None:
-        """Wait for the calls under way."""
+        """Wait for the running calls, and end the threads."""
         self._pool.shutdown()
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLimits:
-    """The operator's limits, which also hold for jobs that come by the API."""
+    """The operator's limits, which also apply to jobs that arrive through the API."""
 
     max_unfinished: int = 10_000  # jobs of one requester
     max_unfinished_of_all: int = 1_000_000
@@ -47,11 +47,11 @@ class QueueLimits:
 class _State:
     is_disabled: bool
     limits: JobLimits
-    room: int  # how many jobs more may be unfinished
+    room: int  # how many more jobs may be added
 
 
 class RequesterAccount:
-    """The requester of a bridge. What the database says of it is read at most once in `valid_s`.
+    """The requester of a bridge. Its limits and its number of jobs are read at most once per `valid_s`.
 
     Not thread-safe: use it in one event loop.
     """
@@ -72,11 +72,11 @@ class RequesterAccount:
         self.requester_id = ""
         self._state = _State(True, NO_LIMITS, 0)
         self._valid_until = float("-inf")
-        self._used = 0  # places taken since the last read
+        self._used = 0  # jobs added since the last read
         self._reading = asyncio.Lock()
 
     async def find(self) -> None:
-        """Look the requester up. Raise `BridgeError` if there is none with this name."""
+        """Find the requester by its name. Raise `BridgeError` if there is no such requester."""
         rows = await self._calls.run(self._store.requesters.all)
         found = [row for row in rows if row.name == self.name]
         if not found:
@@ -87,7 +87,7 @@ class RequesterAccount:
         self._valid_until = float("-inf")
 
     async def is_open(self) -> bool:
-        """Return whether the requester may add jobs now: it is not disabled, and its quota has room."""
+        """Return whether the requester may add jobs now: it is not disabled, and its quota is not full."""
         state = await self._current()
         return not state.is_disabled and state.room > self._used
 
@@ -103,7 +103,7 @@ class RequesterAccount:
             if self._clock() >= self._valid_until:
                 began = self._clock()
                 self._state, self._used = await self._calls.run(self._read), 0
-                # A count of a million jobs is slow: it is repeated after 20 times its duration.
+                # Counting a million jobs is slow, so the next count starts after 20 times this duration.
                 self._valid_until = began + max(self._valid_s, _REST * (self._clock() - began))
         return self._state
 

@@ -1,4 +1,4 @@
-"""Watch the rows of all jobs that a bridge holds: one query for all, after each hint or 0.2 s."""
+"""Watch the rows of all jobs that a bridge holds: one query for all rows, at a wake-up or after 0.2 s."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ class RowWatcher:
 
     @contextlib.contextmanager
     def watching(self, job_id: str, requester_id: str) -> Iterator[WatchedRow]:
-        """Yield a row that is read again after each change, during the block."""
+        """Yield a row. Read it again after each change, until the block ends."""
         watched = WatchedRow(job_id, requester_id)
         self._watched.add(watched)
         self._added.set()
@@ -103,6 +103,6 @@ class RowWatcher:
             rows.update((row.job_id, row) for row in found)
         for one in changed:
             row = rows.get(one.job_id)
-            # A row that is missing in the first look was committed before it was watched, so it is gone.
+            # Rows are committed before they are watched, so a row that is missing was pruned.
             one.row, one.is_gone, one.version = row, row is None, versions.get(one.job_id)
             one.wake()

@@ -47,7 +47,7 @@ def idempotency_key(key: str) -> str:
 
 
 def payload_of(text: str) -> Json:
-    """Return the payload of a message. One that is no JSON object, or too large, is kept as `_raw`."""
+    """Return the payload of a message. A text that is too large or not a JSON object becomes `_raw`."""
     if len(text) <= MOST_PAYLOAD_BYTES:
         payload = json_or_raw(text)
         return payload if isinstance(payload, dict) else {"_raw": text}
@@ -66,7 +66,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def job_document(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the job of a hash as clients see it, with numbers and JSON values in place of texts."""
+    """Return the job in a Redis hash as clients see it: numbers and JSON values are parsed."""
     document: dict[str, Any] = {name: value for name, value in fields.items() if name != "requester_id"}
     for name, empty in (("payload", {}), ("result", None), ("error", None)):
         text = fields.get(name, "")

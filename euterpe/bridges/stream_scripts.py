@@ -1,7 +1,7 @@
-"""The Lua scripts of the Redis Streams contract. Each one checks first, and writes in one step.
+"""The Lua scripts of the Redis Streams contract. Each script checks the state and writes in one atomic step.
 
-A transaction (MULTI) cannot look before it writes: a finish must not overwrite `canceled`, create a removed
-job again, or write for a consumer that lost its message.
+A transaction (MULTI) cannot read before it writes. A read is necessary: the end of a job must not overwrite
+`canceled`, create a removed job again, or be written by a consumer that lost its message.
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ def script_text(name: str) -> str:
 
 @dataclass(frozen=True)
 class NewStreamJob:
-    """A job to create. `idempotency` names the key under which the same call finds it again."""
+    """A job to create. `idempotency` is the key with which a repeated request finds this job."""
 
     job_id: str
     task: str
     payload: str
     ttl_s: int
     idempotency: str | None = None
-    requester_id: str = ""  # empty if the gateway asks for no keys
+    requester_id: str = ""  # empty if the gateway requires no API keys
 
 
 @dataclass(frozen=True)
 class Created:
-    """The answer to a creation. Without `job_id`, the queue was full."""
+    """The answer to the creation of a job. `job_id` is None if the queue was full."""
 
     job_id: str | None
     is_known: bool = False
@@ -45,7 +45,7 @@ class Created:
 
 @dataclass(frozen=True)
 class StreamEnd:
-    """The end of a job: its hash fields `result` and `error`, and the data of its event, each as JSON."""
+    """The end of a job. `result` and `error` are for its hash, and `data` is for its event, each as JSON."""
 
     status: StreamJobStatus
     result: str
@@ -54,7 +54,7 @@ class StreamEnd:
 
 
 class StreamScripts:
-    """The scripts on one queue. `consumer` is the name under which this process holds messages."""
+    """The scripts on one queue. `consumer` is the name of this process in the consumer group."""
 
     def __init__(self, client: Redis, queue: StreamQueue, consumer: str = "") -> None:
         self._client, self._queue, self._consumer = client, queue, consumer
@@ -72,11 +72,11 @@ class StreamScripts:
                 raise AssertionError(answer)
 
     async def running(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
-        """Begin jobs, given as (message, job id). Return `running`, `missing`, `ended` or `lost` for each."""
+        """Begin jobs (message, job id). Return `running`, `missing`, `ended` or `lost` for each job."""
         return await self._run_for_all("running", jobs, least_s)
 
     async def beat(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
-        """Extend the hold on messages. Return `held`, `lost` or `canceled` for each."""
+        """Extend the leases of messages. Return `held`, `lost` or `canceled` for each message."""
         return await self._run_for_all("beat", jobs, least_s)
 
     async def progress(self, message: str, job_id: str, data: str, least_s: float) -> str:
@@ -89,18 +89,21 @@ class StreamScripts:
         return str(await self._run("finish", self._keys(job_id), arguments))
 
     async def cancel(self, job_id: str, error: str, data: str, requester_id: str = "") -> tuple[str, bool]:
-        """Cancel a job. Return its status, or `missing`, and whether this call has changed it."""
+        """Cancel a job. Return the job's status or `missing`, and whether this call changed the status."""
         keys = (job_key(job_id), events_key(job_id))
         status, changed = await self._run("cancel", keys, (error, data, requester_id))
         return str(status), bool(changed)
 
     async def release(self, message: str, lease_s: float) -> None:
-        """Let the next consumer reclaim a message, as if it had been idle for a lease."""
+        """Set the idle time of a message to `lease_s`, so that another consumer reclaims it at once."""
         idle_ms = int(lease_s * 1000)
         await self._run("release", (self._queue.stream,), (*self._holder, message, idle_ms))
 
     async def retire(self, leaving: str, idle_s: float) -> None:
-        """Remove the consumer `leaving`, and all that were idle for so long, if they hold no message."""
+        """Remove the consumer `leaving`, and consumers that were idle for `idle_s`.
+
+        Keep consumers that hold messages.
+        """
         await self._run("retire", (self._queue.stream,), (self._queue.group, leaving, int(idle_s * 1000)))
 
     @property

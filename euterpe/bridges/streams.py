@@ -35,8 +35,8 @@ from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 _log = structlog.get_logger(__name__)
 
 LEASE_S = 60.0
-# A take returns after this time, although its caller would wait for longer: a connection that has broken
-# without notice is found after `_LONGEST_BLOCK_S` and the 5 s in which every call must be answered.
+# The longest time that an XREADGROUP blocks, even if the caller of `take` would wait longer. The time limit
+# of the call is 5 s longer, so a connection that broke without notice is found after 10 s.
 _LONGEST_BLOCK_S = 5.0
 _MOST_RECLAIMED = 100
 _DEAD_CONSUMER_LEASES = 60
@@ -49,8 +49,8 @@ Message = tuple[str, dict[str, str]]
 class StreamsAdapter:
     """A consumer of one stream of jobs.
 
-    A message whose consumer has been silent for `lease_s` is taken over. `sweep_every_s` is the pause
-    between two looks for such messages, by default a quarter of the lease.
+    It takes over messages whose consumer has been silent for `lease_s`. It looks for such messages every
+    `sweep_every_s`, by default every quarter of the lease.
     """
 
     def __init__(
@@ -69,10 +69,8 @@ class StreamsAdapter:
         self._client = connect(url, connections=2)
         self._reader = connect(url, connections=1, answer_s=_LONGEST_BLOCK_S + 5)
         self._scripts = StreamScripts(self._client, self._queue, self.consumer)
-        self._held: dict[str, str] = {}  # messages, with their job ids
-        self._read_messages: list[
-            Message
-        ] = []  # those that `take` has not begun, because Redis did not answer
+        self._held: dict[str, str] = {}  # the job id of each held message
+        self._read_messages: list[Message] = []  # not begun yet, because Redis did not answer
         self._cursor, self._next_sweep = "0-0", 0.0
 
     async def start(self) -> None:
@@ -140,7 +138,7 @@ class StreamsAdapter:
 
     @property
     def _least_ttl_s(self) -> float:
-        """Return the least TTL of a held job. With a TTL below the pause of beats, the job would expire."""
+        """Return the shortest TTL of a held job. A shorter TTL could end between two heartbeats."""
         return self._lease_s
 
     async def _finish(self, job: ForeignJob, end: StreamEnd) -> Told:
@@ -165,13 +163,13 @@ class StreamsAdapter:
                 self.consumer,
                 {self._queue.stream: ">"},
                 count=limit,
-                block=block_ms or None,  # Redis waits for ever at 0
+                block=block_ms or None,  # with 0, Redis would wait for ever; with None, it does not wait
             )
         )
         return [message for _, messages in found or () for message in messages]
 
     async def _reclaim(self, limit: int) -> list[Message]:
-        """Return messages of consumers that are silent, when a sweep is due."""
+        """If a sweep is due, take over the messages of silent consumers, and return them."""
         now = asyncio.get_running_loop().time()
         if now < self._next_sweep:
             return []
@@ -189,14 +187,15 @@ class StreamsAdapter:
         if self._cursor == "0-0":
             self._next_sweep = now + self._sweep_every_s
             await self._tidy()
-        # A message of this process that was silent for too long is held again by this call.
+        # XAUTOCLAIM also claims messages of this process whose heartbeats are late. Their jobs already run
+        # here, so these messages are not returned.
         found = [message for message in (answer[1] if answer else ()) if message[1] is not None]
         if found:
             _log.info("stream_messages_reclaimed", stream=self._queue.stream, count=len(found))
         return [message for message in found if message[0] not in self._held]
 
     async def _with_group(self, call: Any) -> Any:
-        """Return the answer, or None after creating a group that is gone, as after FLUSHALL."""
+        """Return the answer. If the group is gone, for example after FLUSHALL, create it and return None."""
         try:
             return await call
         except ResponseError as error:
@@ -238,16 +237,16 @@ class StreamsAdapter:
         )
 
     async def _tidy(self) -> None:
-        """Remove acknowledged messages from the stream, and consumers that are gone."""
+        """Remove acknowledged messages from the stream, and dead consumers from the group."""
         await self._scripts.retire("", _DEAD_CONSUMER_LEASES * self._lease_s)
         oldest = await self._oldest_needed()
         if oldest is not None:
             await self._client.xtrim(self._queue.stream, minid=oldest, approximate=True)
 
     async def _oldest_needed(self) -> str | None:
-        """Return the first message that some group still needs.
+        """Return the oldest message that a group still needs.
 
-        All before it are acknowledged, and stay so: a group goes only forwards.
+        All earlier messages are acknowledged. No group reads them again, because groups read only forwards.
         """
         needed = []
         for group in await self._client.xinfo_groups(self._queue.stream):

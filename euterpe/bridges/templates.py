@@ -1,7 +1,7 @@
 """Templates of a mapping: text with placeholders for values of a foreign job, like `s3://media/{id}/`.
 
-A placeholder is `{id}`, `{name}`, `{ref}`, or the exact path of a value in the payload, `{data.a.b}`. After a
-bar follows the text that is used if the payload has no such value: `{data.profile|h264-720p}`. There are no
+A placeholder is `{id}`, `{name}`, `{ref}`, or the exact path of a value in the payload, `{data.a.b}`. The
+text after a bar is the default if the payload has no such value: `{data.profile|h264-720p}`. There are no
 expressions.
 """
 
@@ -18,11 +18,11 @@ from euterpe.domain.text import text_problem
 
 _PLACEHOLDER = re.compile(r"\{([^{}|]*)(\|[^{}]*)?\}")
 _PATH = re.compile(r"id|name|ref|data(?:\.[A-Za-z0-9_-]+)+")
-_LONGEST_SEGMENT = 200  # of 255 bytes, the longest name of a file
+_LONGEST_SEGMENT = 200  # in characters; file systems allow names of 255 bytes
 _ABSENT = object()
 
 
-class MappingRefused(Exception):  # caught in this package: each reason becomes part of one failure
+class MappingRefused(Exception):  # caught in `mapping.py`, which collects all errors of a job
     """The values of a job do not fit its mapping."""
 
     def __init__(self, *errors: FieldError) -> None:
@@ -36,7 +36,7 @@ class Placeholder:
     default: str | None
 
     def value(self, job: ForeignJob) -> str:
-        """Return the value of the job. Raise `MappingRefused` if it has none, or no text and no integer."""
+        """Return the value in the job, or the default. Raise `MappingRefused` if no value is valid."""
         value = self._found(job)
         if value is _ABSENT or value is None:
             if self.default is None:
@@ -71,8 +71,9 @@ class Placeholder:
     def segment(self, job: ForeignJob) -> str:
         """Return the value, escaped, as one segment of an output's path.
 
-        Different values give different parts, and none is `.` or `..`. The percent sign of an escape is
-        escaped itself, because the path of a URL is decoded once: the name of the object has the escape.
+        Different values give different segments, and no segment is `.` or `..`. The percent signs of the
+        escapes are escaped again, because the path of the URL is decoded once later. So the object's name
+        contains the escapes.
         """
         escaped = quote(self.value(job), safe="")
         if not escaped or len(escaped) > _LONGEST_SEGMENT:
@@ -82,7 +83,7 @@ class Placeholder:
         return escaped.replace("%", "%25")
 
     def key(self, job: ForeignJob) -> str:
-        """Return the value as a part of the key of a source, which may contain slashes."""
+        """Return the value, escaped, as a part of a source's key. The value may contain slashes."""
         return quote(self.value(job), safe="/")
 
 
@@ -97,7 +98,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str) -> "Template":
-        """Return the template. Raise `ValueError` that says what is wrong with it."""
+        """Return the parsed template. Raise `ValueError` with the reason if the text is not valid."""
         parts: list[str | Placeholder] = []
         end = 0
         for match in _PLACEHOLDER.finditer(text):
@@ -129,11 +130,14 @@ class Template:
         return self._filled(job, Placeholder.value)
 
     def output(self, job: ForeignJob) -> str:
-        """Return the URL of an output: a value cannot change the parts of the path around it."""
+        """Return the URL of an output. A value cannot change the fixed parts of the path around it."""
         return self.text(job) if self.is_one_placeholder else self._filled(job, Placeholder.segment)
 
     def source(self, job: ForeignJob) -> str:
-        """Return the URL of a source. A value that follows a fixed prefix cannot leave this prefix."""
+        """Return the URL of a source.
+
+        If the template begins with fixed text, no value can lead to a key outside of this prefix.
+        """
         return self.text(job) if self.is_one_placeholder else self._filled(job, Placeholder.key)
 
     def _filled(self, job: ForeignJob, encode: Encoder) -> str:
@@ -150,10 +154,10 @@ class Template:
 
 
 def url_problem(template: Template, *, is_output: bool) -> str | None:
-    """Return what is wrong with a template of a URL, or None.
+    """Return the error in a template of a URL, or None.
 
-    Two placeholders between the same slashes are refused in an output: `{data.a}{data.b}` makes the same path
-    of `1` and `23` as of `12` and `3`.
+    In an output, two placeholders in one segment are refused: `{data.a}{data.b}` would make the same path
+    from the values `1` and `23` as from `12` and `3`.
     """
     if template.is_one_placeholder or not template.placeholders:
         return None

@@ -11,7 +11,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     An installation for remote workers has no database driver and only some of the commands. The SDK alone
-    (`euterpe-transcode[client]`) also installs the command, but not the packages that it needs.
+    (`euterpe-transcode[client]`) also installs the command, but not the packages that the command needs.
     """
     try:
         if find_spec("sqlalchemy") is None:

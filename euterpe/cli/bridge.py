@@ -63,7 +63,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @command(app, "check", example="euterpe bridge check --name videos")
 def check(name: Name = None, as_json: AsJson = False) -> None:
-    """Check the mapping, the requester, and whether the foreign queue answers, of each bridge."""
+    """Check for each bridge the mapping, the requester, and whether the foreign queue answers."""
     from euterpe.cli.doctor.bridges import examine_bridges
 
     results = list(examine_bridges(load(), name))

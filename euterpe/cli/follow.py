@@ -60,7 +60,7 @@ def _lines(as_json: bool) -> Iterator[Show]:
 
 
 def _phase(update: Event | Progress) -> str:
-    """Return the status. For a job that is queued again, add the number of the attempt that failed."""
+    """Return the status, followed by the number of the failed attempt if the job is queued again."""
     tried = update.document.get("attempt_count")
     return f"queued, attempt {tried} failed" if update.status == JobStatus.QUEUED and tried else update.status
 

@@ -32,7 +32,8 @@ def register(app: typer.Typer) -> None:
 def gateway(redis_url: RedisUrl, host: Host = "127.0.0.1", port: Port = 8100) -> None:
     """Accept jobs over HTTP and keep them in Redis, where a bridge takes them.
 
-    On the loopback address it asks for no key. Elsewhere it asks for the API key of a requester.
+    On the loopback address, the gateway asks for no key. On any other address, it asks for the API key of a
+    requester.
     """
     with importing("bridges"):
         from euterpe.wiring.gateway import running_gateway

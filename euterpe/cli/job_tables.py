@@ -100,7 +100,7 @@ def _quality(quality: Document) -> Iterator[str]:
 
 
 def _loudness(track: Document) -> Iterator[str]:
-    """Yield the loudness before the gain, and the gain."""
+    """Yield the loudness that was measured before the gain was applied, and the gain."""
     if track.get("measured_lufs") is not None:
         yield f"{track['measured_lufs']:.1f} LUFS"
     if track.get("gain_db") is not None:

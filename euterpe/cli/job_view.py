@@ -204,7 +204,7 @@ def _format_output(output: Document) -> str:
 
 
 def _without_unset(value: Any) -> Any:
-    """Return the fields of `video` or `audio` that are set. A track that is None is left out on purpose."""
+    """Return the fields of `video` or `audio` that are set. None means that the output has no such track."""
     if not isinstance(value, dict):
         return value
     return {name: inner for name, inner in value.items() if inner is not None}

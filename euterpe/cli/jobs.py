@@ -188,7 +188,7 @@ def list_queues(as_json: AsJson = False) -> None:
 
 @command(queues, "pause", example="euterpe queues pause default")
 def pause(queue: Queue) -> None:
-    """Stop workers from claiming jobs of this queue. Running jobs go on, and no job is moved."""
+    """Stop workers from claiming jobs of this queue. Running jobs continue, and waiting jobs keep waiting."""
     with opened() as store:
         store.control.pause(check_text("queue", queue, "queue"))
         unused = queue not in {row.queue for row in store.jobs.backlog()}

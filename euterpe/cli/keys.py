@@ -55,7 +55,7 @@ def add(
     kek_id: Annotated[str | None, typer.Option("--id", help="The new key's id; random by default.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a random key. The key only decrypts until it is activated.
+    """Add a random key. Until the key is activated, it is used only to decrypt.
 
     The first key of a file is active at once.
     """

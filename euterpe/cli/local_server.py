@@ -28,7 +28,7 @@ class LocalServer(ThreadingHTTPServer):
     ) -> None:
         """Serve, call `announce` once requests are answered, and return after SIGINT or SIGTERM.
 
-        `work` runs while requests are answered. A signal during `work` ends both.
+        `work` runs while requests are answered. A signal during `work` ends `work`, and stops the server.
         """
         # Block the signals before the thread starts, because the thread inherits the mask. Then only
         # `sigwait` receives the signals.
@@ -49,7 +49,7 @@ class LocalServer(ThreadingHTTPServer):
             thread.join()
 
     def _interruptible(self, work: Callable[[], None]) -> None:
-        """Call `work`. Both signals raise `KeyboardInterrupt` meanwhile."""
+        """Call `work`. During this call, SIGINT and SIGTERM raise `KeyboardInterrupt`."""
         terminate = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)

@@ -30,7 +30,7 @@ def out(line: str) -> None:
 
 def note(line: str) -> None:
     """Print a line for people. It goes to stderr, so that programs that read stdout do not receive it."""
-    # A progress bar replaces sys.stderr, so that lines appear above it. `typer.echo` would write past it.
+    # A progress bar replaces sys.stderr, so that lines appear above it. `typer.echo` would bypass the bar.
     sys.stderr.write(f"{printable(line)}\n")
 
 

@@ -32,9 +32,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 def parse_output(text: str) -> Document:
     """Return the output that the text describes. Raise `BadParameter` if the text has an error.
 
-    A short key like `height` or `loudness.target` begins with a field of the output or, if the output has no
-    such field, with a field of an object in the output, such as `video`. The short key `codec` is the codec
-    of the picture, if the output has a picture. `audio.codec` is a full key.
+    A short key like `height` or `loudness.target` begins with a field of the output. If the output has no
+    such field, the key begins with a field of an object in the output, such as `video`. The short key `codec`
+    is the codec of the picture, if the output has a picture. `audio.codec` is a full key.
     """
     if text.lstrip().startswith("{"):
         return parse_object(text, OPTION)

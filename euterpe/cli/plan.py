@@ -68,7 +68,7 @@ def plan_file(
 
 
 def _outputs(profile: str | None, given: Sequence[Any] | None, spec: str | None) -> tuple[OutputSpec, ...]:
-    """Return the outputs that the options or the spec request. Raise `InvalidSpec` if they are invalid."""
+    """Return the outputs that the options or the spec request. Raise `InvalidSpec` for invalid outputs."""
     body = {} if spec is None else read_spec(spec)[0]
     if profile is not None or given is not None:
         body = {"profile": profile, "outputs": given}

@@ -27,13 +27,19 @@ def _heading(output: Document) -> str:
     told = [
         *([format_seconds(seconds)] if seconds is not None else []),
         *([f"about {format_bytes(size)}"] if size is not None else []),
+        *([f"watermark at {mark}"] if (mark := output.get("watermark")) else []),
+        *([f"encrypted ({method})"] if (method := output.get("encryption")) else []),
+        *([f"target VMAF {vmaf:g}"] if (vmaf := output.get("target_vmaf")) else []),
         *(["size not known before the search for `target`"] if _is_searched(output) else []),
     ]
     return f"{output['name']}  {', '.join(told)}" if told else str(output["name"])
 
 
 def _is_searched(output: Document) -> bool:
-    """Return whether a search will choose a rate: only such an encode of a picture has none in a plan."""
+    """Return whether a search will choose the bit rate of the picture.
+
+    In a plan, any other encode of a picture has a bit rate.
+    """
     return any(
         (track["kind"], track["action"], track["bitrate"]) == ("video", "encode", None)
         for track in output["tracks"]

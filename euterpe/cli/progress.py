@@ -1,4 +1,4 @@
-"""Show the progress of a long command: a bar, the first of many lines, and rate-limited outage notices."""
+"""Show the progress of a long command: a bar, the first 20 messages, and rate-limited outage notices."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ _STEPS = 10  # the number of progress lines without a terminal
 
 
 class FirstLines:
-    """A printer that prints the first 20 lines, and only counts further lines."""
+    """A printer that prints the first 20 lines, and counts all further lines without printing them."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -92,7 +92,7 @@ def dispatcher() -> None:
 
 
 class RunningParts(Protocol):
-    """The running parts of one program. `is_stuck` is true if an attempt hung at the stop."""
+    """The running parts of one program. `is_stuck` is true if an attempt did not end at the stop."""
 
     is_stuck: bool
 

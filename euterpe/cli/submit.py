@@ -34,7 +34,8 @@ Job = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.")]
 Url = Annotated[str, typer.Option(envvar="EUTERPE_URL", help="Where the service is.")]
 AsLines = Annotated[bool, typer.Option("--json", help="Print one JSON line per event.")]
 HERE = "http://127.0.0.1:8000"
-# A watch outlasts an outage of at least a minute (pauses of 0.5 to 8 s), because its job goes on meanwhile.
+# A watch repeats a failed request for at least a minute, with pauses of 0.5 to 8 s, because the job continues
+# during an outage of the API.
 WATCH_RETRY = RetryPolicy(attempts=20)
 _UNFINISHED = 3  # the exit code of a watch that ended before its job
 
@@ -210,13 +211,13 @@ def _watch(url: str, job_id: str, as_json: bool) -> None:
 
 
 def _left(job_id: str) -> typer.Exit:
-    """Return the exit of a watch that ended before its job. The code differs from that of a failed job."""
+    """Return the exit of a watch that ended before its job. A failed job has another exit code."""
     note(f"the job goes on; `euterpe watch {job_id}` follows it again")
     return typer.Exit(_UNFINISHED)
 
 
 def _show_warnings(client: Client, job_id: str) -> None:
-    """Print the warnings of a job that has succeeded. Its events do not contain them."""
+    """Print the warnings of a job that has succeeded. The events of the job do not contain warnings."""
     try:
         job = client.status(job_id)
     except ClientError as error:

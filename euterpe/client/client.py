@@ -23,7 +23,7 @@ class Client:
 
     A request that fails because of a lost connection, a busy server or a server error is retried with
     backoff, unless the repeated request could take effect a second time. `on_outage` is called with the first
-    error of each outage. If no retry is left or allowed, the method raises a `ClientError`.
+    error of each outage. If no further retry is allowed, the method raises a `ClientError`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Client:
         return self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
     def dry_run(self, spec: Document | None = None, **fields: Any) -> Document:
-        """Return the service's plan of a job: what the job would make of its source. No job is stored.
+        """Return the plan of a job: the outputs that it would make from its source. No job is stored.
 
         Raise `Invalid` if the job would fail.
         """
@@ -69,7 +69,7 @@ class Client:
         return self._follow(self._plans.finished(job_id, timeout))
 
     def watch(self, job_id: str) -> Iterator[Event | Progress]:
-        """Yield all events of a job in order, each once, and progress between the events.
+        """Yield each event of a job once, in order. Between the events, yield progress documents.
 
         Reconnect and resume after a lost connection.
         """
@@ -95,7 +95,7 @@ class Client:
         return self._follow(self._plans.canceled(job_id))
 
     def retry(self, job_id: str) -> Job:
-        """Queue a failed job again, while it has attempts left."""
+        """Queue a failed job again, if it has unused attempts."""
         return self._follow(self._plans.retried(job_id))
 
     def replace_credentials(

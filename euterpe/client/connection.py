@@ -71,5 +71,5 @@ def is_stream(response: httpx.Response) -> bool:
 
 def unreachable(error: httpx.RequestError) -> Unreachable:
     host = error.request.url.netloc.decode("ascii")
-    reason = str(error) or type(error).__name__  # a timeout has no text
+    reason = str(error) or type(error).__name__  # the text of a timeout error is empty
     return Unreachable(f"no answer from {host}: {reason}", not_applied=isinstance(error, _UNDONE))

@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 class MalformedDocument(ValueError):
-    """Raised when a document does not have the expected form. Callers raise another error in its place."""
+    """Raised when a document does not have the expected form. Callers convert it to another error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class _Read:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(_Read, StatusDocument):
-    """The status document of a job. Instants are ISO 8601 in UTC."""
+    """The status document of a job. Times are ISO 8601 texts in UTC."""
 
     @property
     def is_finished(self) -> bool:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from euterpe.client.errors import ClientError
 
-MOST_IDS = 100  # in one status call
+MOST_IDS = 100  # the maximum number of job ids in one status call
 MOST_WAIT_S = 30.0
 _TIMEOUT_S = 30.0
 _KEY = re.compile(r"[!-~]{1,255}")

@@ -74,7 +74,7 @@ def page_of(answer: ApiResponse) -> Page:
 
 
 def plan_of(answer: ApiResponse) -> Document:
-    """Return the document of a dry run. Raise `UnexpectedAnswer` if it has no outputs."""
+    """Return the document of a dry run. Raise `UnexpectedAnswer` if the document has no outputs."""
     with _expecting_document(answer):
         document: Document = json.loads(answer.body)
         document["outputs"][0]["name"]

@@ -64,7 +64,7 @@ class EventWatch:
 
     def __init__(self, job_id: str, retry: RetryPolicy = DEFAULT_RETRY) -> None:
         self.is_over = False
-        self.pause_s = 0.0  # before the next request
+        self.pause_s = 0.0  # the pause before the next request
         self.outage: ClientError | None = None  # the first error of an outage
         self._job_id, self._retry = job_id, retry
         self._messages = SseParser()

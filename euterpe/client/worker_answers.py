@@ -64,7 +64,7 @@ class AttemptEnd:
 class SealedSecrets:
     credential_version: int
     ciphertext: bytes
-    answered_at: float | None  # by the server's clock
+    answered_at: float | None  # the time of the answer, by the server's clock
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def accepted(answer: ApiResponse) -> None:
 
 
 def ended(answer: ApiResponse, *, charged: bool) -> AttemptEnd:
-    """Return the answer to `fail` or `release`. If the answer lacks the field `charged`, use `charged`."""
+    """Return the answer to `fail` or `release`. If it has no field `charged`, use the parameter `charged`."""
     accepted(answer)
 
     def read(values: Values) -> AttemptEnd:

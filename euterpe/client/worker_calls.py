@@ -28,7 +28,7 @@ _CALL_S = 10.0  # two requests fit into a lease of 60 s, even if the first one t
 _END_S = 30.0
 # If a long poll finds no job, even a busy server answers within this time after the end of the wait.
 _AFTER_WAIT_S = 10.0
-_REFRESH_S = 45.0  # the server calls the requester for up to 10 s, and waits for its key provider
+_REFRESH_S = 45.0  # the server calls the requester for up to 10 s, and waits for the key provider
 
 Values = Mapping[str, Any]
 
@@ -58,7 +58,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Beat:
-    """The heartbeat of one lease. `values` may have progress, eta_seconds, speed and timings."""
+    """The heartbeat of one lease. `values` may contain progress, eta_seconds, speed and timings."""
 
     lease: Lease
     values: Values = field(default_factory=dict)
@@ -84,14 +84,14 @@ def claim(worker_id: str, streams: Sequence[str], *, limit: int, wait_s: float, 
 
 
 def heartbeat(worker_id: str, beats: Sequence[Beat], *, is_urgent: bool = False) -> ApiRequest:
-    """Return the request for a heartbeat. An urgent one does not wait to share a transaction with others."""
+    """Return the request for a heartbeat. An urgent heartbeat does not wait to share a transaction."""
     leases = [{**beat.lease.proof, **beat.values} for beat in beats]
     urgent = {"urgent": True} if is_urgent else {}
     return _post("heartbeat", {"worker_id": worker_id, "leases": leases, **urgent})
 
 
 def advance(worker_id: str, lease: Lease, status: str, values: Values) -> ApiRequest:
-    """Return the request that advances the job to `status`. `values` may have source_info and warnings."""
+    """Return the request that advances the job to `status`. `values` may contain source_info and warnings."""
     return _post("advance", {"worker_id": worker_id, **lease.attempt, "status": status, **values}, _END_S)
 
 
@@ -112,7 +112,7 @@ def release(worker_id: str, lease: Lease, reason: Values | None, timings: Values
 
 
 def release_claim(worker_id: str, claim_id: str) -> ApiRequest:
-    """Return the request that releases all jobs of a claim, and ends the claim if it still waits."""
+    """Return the request that releases all jobs of a claim. A claim that still waits for jobs is ended."""
     return _post("release", {"worker_id": worker_id, "claim_id": claim_id})
 
 
@@ -124,7 +124,7 @@ def credentials(worker_id: str, lease: Lease, public_key: str) -> ApiRequest:
 def refresh(
     worker_id: str, lease: Lease, credential_version: int, reason: str, refresh_id: str
 ) -> ApiRequest:
-    """Return the request for newer credentials. Copies of it, with the same `refresh_id`, count as one."""
+    """Return the request for newer credentials. Repeats with the same `refresh_id` count as one request."""
     values = {"credential_version": credential_version, "reason": reason, "refresh_id": refresh_id}
     return _post("refresh", {"worker_id": worker_id, **lease.attempt, **values}, _REFRESH_S)
 
@@ -135,7 +135,7 @@ def rival(worker_id: str, lease: Lease, other_job_id: str) -> ApiRequest:
 
 
 def _failure(error: Values) -> Values:
-    """Return the fields of a failure. In the contract, `error` has neither a phase nor a retry class."""
+    """Return the fields of a failure. In the contract, phase and retry class are outside of `error`."""
     inner = {name: error[name] for name in ("code", "message", "retryable")}
     return {"error": inner, "phase": error["phase"], "retry_class": error["retry_class"]}
 

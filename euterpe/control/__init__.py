@@ -1,1 +1,1 @@
-"""The control plane over the store: the calls of workers about their jobs. It has no HTTP server."""
+"""The control plane over the store, without an HTTP server: the calls of workers about their jobs."""

@@ -1,11 +1,12 @@
 """The long polls of remote workers: one thread claims for all waiting workers, in the order of their arrival.
 
 A claim for a worker whose queues were empty a moment ago would find nothing. So the desk remembers which
-queues were empty at the last claim, and forgets this at each wake-up and at each poll. However many workers
-wait, they cost about one claim per poll interval.
+queues were empty at the last claim, and forgets this at each wake-up and at each poll. The waiting workers
+cost about one claim per poll interval, regardless of their number.
 
-A worker whose answer was lost repeats its claim with the same id. Each claim of the desk also looks for the
-earlier claims of all workers that came since the claim before, so this look needs no transaction of its own.
+A worker whose answer was lost repeats its claim with the same id. So for each worker that has arrived since
+the last claim, the next claim also searches the database for an earlier claim with the worker's claim id.
+This search needs no separate transaction.
 """
 
 import threading
@@ -26,7 +27,8 @@ from euterpe.store.queue.claims import ClaimedJob, ClaimRequest, ClaimResult
 
 _log = structlog.get_logger(__name__)
 
-# `Inbox.claim_for`: claims for the first requests, and looks for earlier claims of the second ones.
+# `Inbox.claim_for`: it claims jobs for the requests in its first argument. For the requests in its second
+# argument, it only searches for jobs that an earlier claim with the same claim id has taken.
 ClaimFor = Callable[[Sequence[ClaimRequest], Sequence[ClaimRequest]], Sequence[ClaimResult]]
 
 
@@ -39,12 +41,16 @@ class DeskTimings:
     # claim. Each wake-up makes all API processes claim, and with SQLite every commit causes a wake-up.
     wakeup_pause_s: float = 0.05
 
-    remembered_s: float = 60.0  # a copy of a finished claim is a new claim if it arrives after this time
+    # The id of a finished claim is remembered for this time. A copy of the request that arrives later is
+    # treated as a new claim.
+    remembered_s: float = 60.0
 
 
 DEFAULT_TIMINGS = DeskTimings()
-# Each worker of a claim costs a look for its claim id, and most claims find one or two jobs. So a claim is
-# for a few workers at first, and for twice as many while it has a job for each of them.
+# A claim looks up the claim id of each worker that it serves, and most claims find only one or two jobs. So
+# the first claim serves this many workers. After a claim that gave each of its workers all the jobs they
+# asked for, the next claim serves twice as many workers. After any other claim, the next claim serves this
+# many workers again.
 _FEW = 8
 
 
@@ -52,8 +58,9 @@ class ClaimDesk:
     """The waiting workers of one process, and the thread that claims for them. Thread-safe.
 
     The desk closes the listener when it stops. One claim serves up to `most_at_once` workers, and takes up to
-    `most_jobs` jobs. Its transaction has a query for each queue: 64 workers with 100 queues each had 6,400
-    queries. So one claim serves workers with up to `most_queues` queues together, or a single worker.
+    `most_jobs` jobs. The transaction of a claim runs one query per queue: 64 workers with 100 queues each
+    caused 6,400 queries. So the workers of one claim have at most `most_queues` queues in total. A worker
+    with more queues is served alone.
     """
 
     def __init__(
@@ -76,7 +83,7 @@ class ClaimDesk:
         self._waiting = WaitingClaims(clock=clock, remembered_s=timings.remembered_s)
         self._empty: set[str] = set()  # the queues that were empty at the last claim
         self._polls_at = self._looks_from = float("-inf")
-        self.is_failing = False  # the last claim failed
+        self.is_failing = False  # True if the last claim failed
         self._lock = threading.Lock()
         self._loop = BackgroundLoop("euterpe-claim-desk", self._serve, on_error=self._pause_after)
 
@@ -97,7 +104,7 @@ class ClaimDesk:
         self._listener.wake()
 
     def _answer_all(self) -> None:
-        """Answer the waiting workers, except those whose claim is running in the claim thread."""
+        """Answer all waiting workers, except those for which the claim thread is running a claim."""
         with self._lock:
             left = [one for one in self._waiting if not one.is_claiming]
             for one in left:
@@ -134,15 +141,15 @@ class ClaimDesk:
         return waiting
 
     def leave(self, waiting: Waiting) -> bool:
-        """End a wait. Return False if the worker must take its answer from `waiting.jobs` instead.
+        """End a wait and return True, or return False if the answer of the worker comes from `waiting.jobs`.
 
-        The worker must do so if the answer exists already, if a claim for the worker is running, or if the
-        desk must still look for an earlier claim with the same id. The answer may be empty.
+        False means that the answer exists already, that a claim for the worker is running, or that the desk
+        must still search for an earlier claim with the same id. The answer may be empty.
         """
         with self._lock:
             claim_id = waiting.request.claim_id
-            # A running claim for a copy of this request counts, too. Otherwise the worker would not learn of
-            # the jobs that this claim takes.
+            # The desk can be claiming for a copy of this request. Without this check, the worker would not
+            # learn of the jobs that the claim takes.
             is_claiming = waiting.is_claiming or self._waiting.busy(claim_id)
             if waiting.is_new or waiting.is_urgent or is_claiming:
                 waiting.is_urgent = True
@@ -154,10 +161,11 @@ class ClaimDesk:
         return has_left
 
     def give_up(self, waiting: Waiting) -> None:
-        """End a wait whose worker repeats its claim later. Jobs that were claimed keep the claim id.
+        """End the wait of a worker that repeats its claim later with the same claim id.
 
-        If a claim for the worker is running, the wait ends with this claim. So `end_claim` finds the wait,
-        and a release cannot come before the jobs that this claim takes.
+        Jobs that were already claimed for the worker are stored with this claim id, so the repeated claim
+        gets them. If a claim for the worker is running, the wait ends when this claim ends. So `end_claim`
+        finds the wait, and a release of the claim id includes the jobs that the running claim takes.
         """
         with self._lock:
             waiting.is_given_up = True
@@ -167,7 +175,8 @@ class ClaimDesk:
     def end_claim(self, claim_id: str) -> Sequence[Waiting]:
         """End the waits with this claim id.
 
-        Return the waits whose claim is running now. They get the result of this claim, which may be empty.
+        Return the waits whose claim is running now. Each of these waits ends with the result of its running
+        claim. The result may be empty.
         """
         with self._lock:
             ended, busy = self._waiting.end(claim_id), self._waiting.busy(claim_id)
@@ -183,7 +192,7 @@ class ClaimDesk:
         try:
             self._serve_once()
         finally:
-            # `begin_stop` did not answer the workers whose claim was still running.
+            # `begin_stop` has not answered the workers whose claim was running at that moment.
             if self._loop.is_stopping:
                 self._answer_all()
         return 0.0
@@ -194,19 +203,21 @@ class ClaimDesk:
             self._claim(batch, unsure)
         elif self._listener.wait(max(0.0, self._polls_at - self._clock())) or self._clock() >= self._polls_at:
             self._loop.sleep(max(0.0, self._looks_from - self._clock()))
-            self._listener.wait(0.0)  # the next claim finds the jobs of these wake-ups, too
+            # Clear the wake-ups that arrived during the sleep: the next claim finds their jobs, too.
+            self._listener.wait(0.0)
             self._forget_empty()
 
     def _is_ready(self, one: Waiting) -> bool:
         return one.is_urgent or not self._empty.issuperset(one.request.queues)
 
     def _next_batch(self) -> tuple[list[Waiting], list[Waiting]]:
-        """Return the workers to claim for, and those whose earlier claims the same transaction looks for."""
+        """Return the workers to claim for, and the workers that get only jobs of an earlier claim."""
         with self._lock:
             batch = self._bounded(islice(filter(self._is_ready, self._waiting), self._at_once))
             for one in batch:
                 one.is_claiming = True
-            # Leave out urgent workers: the look alone would answer them without a claim.
+            # Leave out urgent workers: the search alone would answer them, although no claim was made for
+            # them.
             unsure = (one for one in self._waiting if one.is_new and not (one.is_claiming or one.is_urgent))
             looked_for = list(islice(unsure, self._most_jobs)) if batch else []
             for one in looked_for:
@@ -214,7 +225,10 @@ class ClaimDesk:
         return batch, looked_for
 
     def _bounded(self, ready: Iterable[Waiting]) -> list[Waiting]:
-        """Return the first workers that have at most `most_queues` queues together; at least one worker."""
+        """Return the first workers that have at most `most_queues` different queues in total.
+
+        If the first worker alone has more queues, return this worker.
+        """
         batch: list[Waiting] = []
         queues = set[str]()
         for one in ready:
@@ -229,7 +243,8 @@ class ClaimDesk:
         try:
             found = self._claim_for([one.request for one in batch], [one.request for one in unsure])
         except BaseException:
-            # The claim may be committed, and only its answer lost. So look for the jobs of these claims.
+            # If only the answer of the database was lost, the claim was committed. So let the next claim
+            # search for jobs that this claim has taken.
             with self._lock:
                 for one in everyone:
                     one.is_new, one.is_claiming = one.request.claim_id is not None, False
@@ -253,7 +268,11 @@ class ClaimDesk:
         )
 
     def _remember_empty(self, batch: Sequence[Waiting], found: Sequence[ClaimResult]) -> None:
-        """Remember the queues that had too few jobs. A full claim, and a repeated one, do not show this."""
+        """Remember the queues that had fewer jobs than a worker asked for.
+
+        Ignore claims that reached their limit, and repeated claims: they do not show whether a queue is
+        empty.
+        """
         short = [
             one.request
             for one, result in zip(batch, found, strict=True)
@@ -264,9 +283,10 @@ class ClaimDesk:
             self._empty.update(queue for request in short for queue in request.queues)
 
     def _look_again_for(self, claim_ids: Collection[str | None]) -> None:
-        """Let requests share the answer of an earlier request with the same claim id.
+        """Mark the waiting copies of these requests as urgent, so that the next claim answers them.
 
-        A proxy or a worker may send a request twice. The second request may be in a later batch.
+        A proxy or a worker can send a request twice. The copy can arrive too late for the batch that answers
+        the first request.
         """
         with self._lock:
             for claim_id in claim_ids:

@@ -29,11 +29,12 @@ _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TOKEN = re.compile(r"elt1\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{54})\.[A-Za-z0-9_-]{22}")
 _BODY = struct.Struct(">16s16sQ")
 _KEY_BYTES, _MAC_BYTES = 32, 16
-# After this time at most, a process uses a new key for new tokens. The old key stays valid for days.
+# A process reads the keys again after this time, and then makes its tokens with the newest key. The previous
+# key stays valid for days.
 _KEPT_S = 30.0
-# A token with an unknown key id causes at most one read of the keys in this time.
+# Within this time, tokens with unknown key ids cause at most one read of the keys.
 _MISSES_EVERY_S = 1.0
-# After a failed read, the keys in memory are used for this long before the next try. A try may block its
+# After a failed read, the keys in memory are used for this long before the next try. A try can block its
 # thread for 7 s if the key provider does not answer.
 _RETRY_S = 5.0
 
@@ -48,9 +49,10 @@ class InvalidLeaseToken(EuterpeError):
 
 
 class UnknownLeaseKey(Unavailable):
-    """The key of the token is not among the keys in memory, which cannot be read again right now.
+    """The key of the token is not among the keys in memory, and the keys cannot be read again right now.
 
-    Another process may have added the key a moment ago. `InvalidLeaseToken` would end the attempt.
+    Another process may have added the key a moment ago. So this error lets the worker try again, while
+    `InvalidLeaseToken` would end the attempt.
     """
 
     def __init__(self) -> None:
@@ -81,8 +83,9 @@ class LeaseClaim:
 class LeaseTokens:
     """Make and verify lease tokens. Thread-safe.
 
-    `keys` returns the valid keys, newest first. Its result is kept for `kept_s`. If it fails, the keys in
-    memory stay in use: an outage of the key provider must not stop the heartbeats of running attempts.
+    `keys` returns the valid keys, newest first. Its result is kept for `kept_s`. If a call of `keys` fails,
+    the keys in memory stay in use, because an outage of the key provider must not stop the heartbeats of
+    running attempts.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class LeaseTokens:
         return bool(self._keys) and not self._must_read(self._kept_s)
 
     def require_keys(self) -> None:
-        """Read the keys if they are old. Raise if there is none, so that `mint` cannot fail afterwards."""
+        """Read the keys if they are old. Raise if there is no key, so that `mint` cannot fail afterwards."""
         self._keys_of_age(self._kept_s)
 
     def mint(self, claim: LeaseClaim, principal: str) -> str:
@@ -114,8 +117,9 @@ class LeaseTokens:
     def verify(self, token: str, principal: str, *, job_id: str, attempt_id: str | None = None) -> LeaseClaim:
         """Return the claim of `token`. Raise `InvalidLeaseToken` if the token is not valid for this call.
 
-        Raise `UnknownLeaseKey` if its key may have been added since the last read of the keys.
-        `job_id`, and in some calls `attempt_id`, come from the request that contains the token.
+        Raise `UnknownLeaseKey` if the token's key may have been added since the last read of the keys.
+        `job_id` and `attempt_id` come from the request that contains the token. Some calls have no attempt
+        id.
         """
         shape = _TOKEN.fullmatch(token)
         if shape is None:
@@ -132,7 +136,7 @@ class LeaseTokens:
         """Return the key with this id.
 
         If the id is unknown, read the keys again, because another process may have added the key. Only a read
-        that began after the call shows that there is no such key.
+        that began after this method was called proves that there is no such key.
         """
         called_at = self._clock()
         for age_s in (self._kept_s, _MISSES_EVERY_S):
@@ -144,10 +148,13 @@ class LeaseTokens:
         raise InvalidLeaseToken
 
     def _keys_of_age(self, age_s: float) -> Sequence[LeaseKey]:
-        """Return the keys, which were read `age_s` ago at most unless a read has failed or is running."""
+        """Return the keys. If they were read more than `age_s` ago, read them again first.
+
+        After a failed read, or while another thread reads, return the older keys in memory.
+        """
         if self._must_read(age_s) and self._reading.acquire(blocking=not self._keys):
             try:
-                if self._must_read(age_s):  # another thread may have read the keys meanwhile
+                if self._must_read(age_s):  # check again: another thread may have read the keys meanwhile
                     self._read()
             finally:
                 self._reading.release()

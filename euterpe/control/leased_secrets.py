@@ -1,7 +1,7 @@
 """Answer a remote worker's questions about its job: its secrets, newer secrets, and rival jobs.
 
-The secrets are decrypted only when the owner of the lease asks for them, and immediately sealed to the public
-key of its worker.
+The secrets are decrypted only when the worker that owns the lease asks for them, and immediately sealed to
+the public key of this worker.
 """
 
 import json
@@ -46,7 +46,10 @@ class OpenSecrets:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """The result of a refresh. `calls_left` is 0 if a further refresh cannot return newer credentials."""
+    """The result of a refresh, and the number of refreshes that the job may still use.
+
+    `calls_left` is also 0 if a further refresh cannot return newer credentials.
+    """
 
     credential_version: int
     result: RefreshResult
@@ -67,7 +70,10 @@ class _RefreshResults:
         self._results: OrderedDict[object, tuple[float, Future[Refreshed]]] = OrderedDict()
 
     def of(self, call: object, refresh: Callable[[], Refreshed]) -> Refreshed:
-        """Return the result of this call. Only its first copy calls `refresh`, and the others wait for it."""
+        """Return the result of a call that may arrive several times.
+
+        Only the first copy of the call calls `refresh`. The later copies wait for the first one's result.
+        """
         with self._lock:
             self._forget_old()
             known = self._results.get(call)
@@ -79,7 +85,7 @@ class _RefreshResults:
                 result.set_result(refresh())
             except BaseException as error:
                 with self._lock:
-                    self._results.pop(call, None)  # a copy that comes later tries again
+                    self._results.pop(call, None)  # so that a later copy of the call tries again
                 result.set_exception(error)
                 raise
         return result.result()
@@ -120,8 +126,9 @@ class LeasedSecrets:
     ) -> Refreshed:
         """Call the requester once, unless newer credentials are stored already.
 
-        A copy of a call, with the same `refresh_id`, gets the result of the first call. A worker or a proxy
-        may send a call twice, and each call of the requester uses up a part of the refresh budget.
+        A worker or a proxy may send the same request twice, with the same `refresh_id`. The second request
+        gets the result of the first one, because each call to the requester counts against the refresh
+        budget.
         """
 
         def refresh() -> Refreshed:
@@ -132,12 +139,15 @@ class LeasedSecrets:
         return refresh() if refresh_id is None else self._results.of((key, refresh_id), refresh)
 
     def refreshed(self, job: ClaimedJob, result: RefreshResult) -> Refreshed:
-        """Return the result of a refresh of this job, with the calls that are left."""
+        """Return the result of a refresh, and the number of refreshes that this job may still use."""
         left = max(0, self._max_refreshes - job.refresh_count)
         return Refreshed(job.credential_version, result, 0 if result is RefreshResult.REFUSED else left)
 
     def is_rival(self, key: AttemptKey, other_id: str) -> bool | None:
-        """Return whether the other job is unfinished, or succeeded after this attempt began."""
+        """Return whether job `other_id` is unfinished, or succeeded after this attempt began.
+
+        Return None if there is no such job.
+        """
         if not is_id(other_id):  # anyone with write access to the object store may have written this id
             return None
         with _refused_if_stale():

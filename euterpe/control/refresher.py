@@ -1,6 +1,7 @@
-"""Get newer credentials for a job from its requester, by a signed call of its `refresh_url` (contract §7).
+"""Get newer credentials for a job from its requester, by a signed call to its `refresh_url` (contract §7).
 
-The call is signed with the requester's webhook secret, so it is made here: no worker has that secret.
+The control plane makes the call, because the call is signed with the requester's webhook secret. No remote
+worker has that secret.
 """
 
 import json
@@ -28,7 +29,7 @@ _ANSWER_BYTES = 262_144
 
 
 class Refresher:
-    """Calls of requesters' `refresh_url`, within the refresh budget of each job. Thread-safe.
+    """Call the `refresh_url` of jobs, within the refresh budget of each job. Thread-safe.
 
     `call_deadline_s` is the time limit for the requester's response.
     """
@@ -51,8 +52,8 @@ class Refresher:
         spec = join_secrets(dict(job.spec), secret, callbacks)
         if spec.refresh_url is None:
             return RefreshResult.REFUSED
-        # Read the secrets before the call is counted: an outage of the key provider must not use up the
-        # budget.
+        # Read the webhook secrets before the call is counted: an outage of the key provider must not use up
+        # the refresh budget.
         signing_secrets = self._store.requesters.webhook_secrets(job.requester_id)
         if not self._store.credentials.begin_refresh(job, self._max_refreshes):
             return RefreshResult.REFUSED
@@ -79,7 +80,7 @@ class Refresher:
             return None
 
     def _accept(self, job: ClaimedJob, spec: JobSpec, answer: EgressResponse) -> RefreshResult:
-        """Store the credentials in the answer, if it contains any. Return the result of the refresh."""
+        """Return the result of the refresh. If the answer contains credentials, store them."""
         if answer.status in (202, 204):
             return RefreshResult.PROMISED
         if answer.status != 200 or answer.truncated:

@@ -32,10 +32,12 @@ from euterpe.store.store import Store
 
 T = TypeVar("T")
 R = TypeVar("R")
-# The shortest time between two transactions with heartbeats: 1,000 workers send about 70 heartbeats per
-# second, so ten share a transaction. Without this pause 1.7 did.
+# The shortest time between two transactions with heartbeats. 1,000 workers send about 70 heartbeats per
+# second, so ten heartbeats share a transaction. Without this pause, a transaction wrote 1.7 heartbeats
+# on average.
 _BEAT_PAUSE_S = 0.15
-# The same for the ends of attempts, whose workers wait for the answer. Three of 100 per second share one.
+# The shortest time between two transactions with ends of attempts. This pause is shorter than the pause for
+# heartbeats, because the workers wait for the answer. With 100 ends per second, three share a transaction.
 _END_PAUSE_S = 0.02
 
 
@@ -50,7 +52,7 @@ class LeaseProof:
 
 
 class AttemptRefused(EuterpeError):
-    """The attempt does not hold its job. `outcome` is set if the worker of the attempt ended it."""
+    """The attempt does not hold its job. `outcome` is set if the attempt has ended."""
 
     def __init__(self, reason: ReportRefusal, outcome: str | None = None) -> None:
         super().__init__(_SAYS[reason])
@@ -67,10 +69,11 @@ _SAYS: Mapping[ReportRefusal, str] = {
 
 
 class ReportedAttempts:
-    """Record the reports in group commits. Thread-safe; no method waits for the database.
+    """Record the reports of remote workers in group commits. Thread-safe.
 
-    Each future raises `InvalidLeaseToken`, `AttemptRefused`, `InvalidSpec` for an invalid report,
-    `StoreUnavailable`, or an error of `euterpe.crypto.errors` if the lease keys cannot be read.
+    Methods that return a future do not wait for the database. Each future raises `InvalidLeaseToken`,
+    `AttemptRefused`, `InvalidSpec` for an invalid report, `StoreUnavailable`, or an error of
+    `euterpe.crypto.errors` if the lease keys cannot be read.
     """
 
     def __init__(
@@ -108,7 +111,10 @@ class ReportedAttempts:
             group.stop()
 
     def key(self, proof: LeaseProof) -> AttemptKey:
-        """Return the attempt of a token. Raise `InvalidLeaseToken`. May read from the database."""
+        """Return the attempt of a token, or raise `InvalidLeaseToken`.
+
+        This method may read the keys from the database.
+        """
         claim = self._tokens.verify(
             proof.token, proof.principal, job_id=proof.job_id, attempt_id=proof.attempt_id
         )
@@ -122,7 +128,7 @@ class ReportedAttempts:
         timings: Mapping[str, Any] | None,
         is_urgent: bool = False,
     ) -> "Future[ExtendedLease]":
-        """Extend a lease. An urgent heartbeat does not wait for others that may share its transaction."""
+        """Extend a lease. An urgent heartbeat does not wait for further heartbeats to share a transaction."""
         values = {"lease_ms": self._lease_ms, "progress": progress, "timings": timings}
         report = partial(self._made, ReportedHeartbeat, proof, values)
         return self._beats.submit(report, is_urgent=is_urgent)
@@ -134,7 +140,7 @@ class ReportedAttempts:
         return self._steps.submit(partial(self._made, ReportedStatus, proof, report))
 
     def complete(self, proof: LeaseProof, **fields: Any) -> "Future[EndAnswer]":
-        """Record a success. `fields` are those of `Completion`."""
+        """Record a success. `fields` are the fields of `Completion`."""
         return self._ends.submit(partial(self._made, Completion, proof, fields))
 
     def fail(
@@ -155,7 +161,7 @@ class ReportedAttempts:
         return self._ends.submit(partial(self._made, ReleasedAttempt, proof, fields))
 
     def give_back(self, key: AttemptKey) -> "Future[EndAnswer]":
-        """Release a job that was claimed, but whose claim did not reach a worker."""
+        """Release a claimed job, because the answer to the claim did not reach a worker."""
         return self._ends.submit(partial(ReleasedAttempt, key=key))
 
     def _made(self, kind: Callable[..., T], proof: LeaseProof, fields: Mapping[str, object]) -> T:
@@ -165,10 +171,11 @@ class ReportedAttempts:
 def _write(
     write: Callable[[Sequence[T]], Sequence[R | EndRefused | ReportRefusal]], makes: Sequence[Callable[[], T]]
 ) -> list[R | Exception]:
-    """Make and write the reports; return an answer or an error for each.
+    """Make and write the reports. Return an answer or an error for each report.
 
     Do not write a report that is invalid, or whose token cannot be verified. Such a report must not fail its
-    batch: the group commit would repeat it report by report, and each would ask an absent key provider again.
+    whole batch. The group commit would then write the reports of the batch one by one. If the key provider
+    does not answer, each report would call it again.
     """
     made = [_made_or_refused(make) for make in makes]
     good = [report for report in made if not isinstance(report, Exception)]

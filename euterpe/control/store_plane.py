@@ -35,9 +35,9 @@ from euterpe.store.store import Store
 
 
 class StorePlane:
-    """A `ControlPlane` over the store. `close` closes `listener`, which wakes the worker for new jobs."""
+    """A `ControlPlane` over the store. `listener` wakes the worker for new jobs; `close` closes it."""
 
-    heartbeat_interval_s: float | None = None  # None, because the worker has the settings of this process
+    heartbeat_interval_s: float | None = None  # None: the worker uses the settings of this process
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class StorePlane:
     def _is_at(self, claim: ClaimedJob, target: JobStatus) -> bool:
         """Return whether an earlier try of the same write was committed.
 
-        If the connection was lost during COMMIT, only the row in the database shows this.
+        If the connection was lost during COMMIT, only the row in the database shows whether COMMIT succeeded.
         """
         row = self.store.jobs.get(claim.job_id)
         return bool(row.claim_version == claim.claim_version and row.status == target)
@@ -130,7 +130,7 @@ class StorePlane:
 
 
 def leased(job: ClaimedJob) -> LeasedJob:
-    """Return the job as its worker sees it."""
+    """Return the job in the form that a worker uses."""
     return LeasedJob(
         job_id=job.job_id,
         attempt_id=job.attempt_id,

@@ -1,7 +1,8 @@
 """The claims that wait at a claim desk, in the order of their arrival, and the ids of claims that are over.
 
-A claim that was answered without jobs, or released, is over. Its id is remembered for a while, because the
-network may deliver a copy of the request late. No worker would run the jobs that are claimed for this copy.
+A claim that was answered without jobs, or released, is over. The id of such a claim is remembered for a
+while, because the network may deliver a copy of the request late. Jobs that were claimed for such a copy
+would not be run by any worker.
 """
 
 from collections import defaultdict
@@ -20,9 +21,9 @@ class Waiting:
     request: ClaimRequest
     jobs: "Future[Sequence[ClaimedJob]]" = field(default_factory=Future)
     is_new: bool = True  # True until the desk has looked for an earlier claim with the same id
-    is_urgent: bool = False  # True to claim once even if the queues seem empty, and to answer with the result
+    is_urgent: bool = False  # True: claim once, even if the queues seem empty, and answer with the result
     is_claiming: bool = False  # True while the desk claims for this worker
-    is_given_up: bool = False  # True to end the wait with the running claim, whatever its result
+    is_given_up: bool = False  # True: the wait ends when the running claim ends, with or without jobs
 
 
 class WaitingClaims:
@@ -30,7 +31,7 @@ class WaitingClaims:
 
     def __init__(self, *, clock: Callable[[], float], remembered_s: float) -> None:
         self._clock, self._remembered_s = clock, remembered_s
-        self._waiting: dict[Waiting, None] = {}  # in the order of arrival
+        self._waiting: dict[Waiting, None] = {}  # the waiting workers in the order of arrival
         self._copies: defaultdict[str, list[Waiting]] = defaultdict(list)  # by claim id
         self._over: dict[str, float] = {}  # the ids of claims that are over, with the time of each end
 
@@ -70,9 +71,9 @@ class WaitingClaims:
         return [one for one in self.copies(claim_id) if one.is_claiming]
 
     def end(self, claim_id: str | None) -> list[Waiting]:
-        """Record that a claim is over. Remove and return the workers that wait with its id.
+        """Record that a claim is over. Remove and return the waits with this claim id.
 
-        Workers for which a claim is running stay.
+        Do not remove waits for which a claim is running.
         """
         if claim_id is None:
             return []

@@ -32,7 +32,7 @@ class ParsedKey:
 
 @dataclass(frozen=True)
 class HashedKey:
-    """A key as it is stored: this is enough to find out later whether it is still valid."""
+    """A key in the form in which it is stored. This form suffices to check later whether the key is valid."""
 
     key_id: str
     secret_hash: str = field(repr=False)
@@ -45,7 +45,7 @@ def mint() -> MintedKey:
 
 
 def parse(text: str) -> ParsedKey:
-    """Return the id and secret of a key. Because of the checksum, a typo is found without the database."""
+    """Return the id and secret of a key. The checksum detects a typo without a query to the database."""
     shape = _SHAPE.fullmatch(text)
     if shape is None or _checksum(shape[1]) != shape[4]:
         raise MalformedApiKey

@@ -142,7 +142,7 @@ def _check_version(sealed: Sealed) -> None:
 
 
 def _derive(dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
-    """Return the encryption key and the commitment to it."""
+    """Return the encryption key and the commitment to this key."""
     key, commitment = (
         HKDF(algorithm=SHA512(), length=_KEY, salt=mid, info=info).derive(dek)
         for info in (b"EUTERPE/v1/DERIVEKEY", b"EUTERPE/v1/COMMITKEY")
@@ -153,7 +153,8 @@ def _derive(dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
 def _encode(label: bytes, fields: Mapping[str, str]) -> bytes:
     """Return label and fields as bytes.
 
-    The length of each text comes before the text, so that different fields never have the same bytes.
+    The length of each text comes before the text, so that two different lists of fields never give the same
+    bytes.
     """
     parts = [label, len(fields).to_bytes(2, "big")]
     for item in sorted(fields.items()):

@@ -24,7 +24,7 @@ class CannotDecrypt(EuterpeError):
 
 class UnknownKek(EuterpeError):
     code = ErrorCode.UNKNOWN_KEK
-    retryable = True  # while a new key is being rolled out, another worker may have it
+    retryable = True  # during the rollout of a new key, another worker may already have the key
 
     def __init__(self, kek_id: str) -> None:
         is_in_vault = kek_id.startswith("vault:")
@@ -58,7 +58,7 @@ class UnboundKeys(EuterpeError):
 
 class UnknownFormat(EuterpeError):
     code = ErrorCode.UNKNOWN_ENCRYPTION_VERSION
-    retryable = True  # while a new release is being rolled out, another worker may know the format
+    retryable = True  # during the rollout of a new release, another worker may already know the format
 
     def __init__(self, version: int) -> None:
         super().__init__(f"encryption version {version} is not known to this release of Euterpe: upgrade it")

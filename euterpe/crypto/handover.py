@@ -1,8 +1,8 @@
 """Seal the secrets of a job to the public key of a remote worker (HPKE, RFC 9180, base mode).
 
-TLS may end at a proxy, and proxies, debug logs and tracing tools may store request bodies. Sealed secrets are
-not readable there. The suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. A sealed secret is the
-encapsulated key (32 bytes), followed by the ciphertext with its tag.
+TLS may end at a proxy, and proxies, debug logs and tracing tools may store HTTP bodies. Nobody can read
+sealed secrets in such copies. The suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. A sealed
+secret is the encapsulated key (32 bytes), followed by the ciphertext with its tag.
 """
 
 import binascii
@@ -21,7 +21,7 @@ _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
 class CannotOpen(EuterpeError):
-    """The secret was sealed to another key, for another job, attempt or version, or it was changed."""
+    """The secret was changed, or it was sealed to another key, or for another job, attempt or version."""
 
     code = "cannot_open"
 
@@ -58,7 +58,7 @@ def read_public_key(text: str) -> X25519PublicKey:
 
 
 def credentials_info(job_id: str, attempt_id: str, credential_version: int) -> bytes:
-    """Return the `info` to which the credentials of an attempt are bound."""
+    """Return the parameter `info` of HPKE, which binds sealed credentials to an attempt."""
     return "\0".join(("euterpe-worker-cred-v1", job_id, attempt_id, str(credential_version))).encode()
 
 

@@ -44,7 +44,7 @@ class KeyProvider(Protocol):
 
 
 class JoinedKeyProviders:
-    """Several providers as one, for a move from one provider to another.
+    """Combine several providers into one, for a move from one provider to another.
 
     The first provider wraps new DEKs. Each DEK is unwrapped by the provider that knows its KEK.
     """

@@ -55,7 +55,7 @@ class KeySet:
         try:
             document = json.loads(text, object_pairs_hook=unique)
         except (ValueError, RecursionError):
-            document = None  # the exception from json contains the text, and so the keys
+            document = None  # do not show the exception, because it contains the text with the keys
         match document:
             case {"active": str(active), "keys": dict(keys), **rest} if not rest:
                 return cls(where, active, {kek_id: _decode(key) for kek_id, key in keys.items()})
@@ -67,7 +67,7 @@ class KeySet:
 
 
 def _decode(key: object) -> bytes:
-    """Return the bytes of the key, or no bytes (never a valid key) if the text is not base64."""
+    """Return the bytes of the key. If the text is not base64, return b"", which is not a valid key."""
     try:
         return base64.b64decode(key, validate=True) if isinstance(key, str) else b""
     except ValueError:
@@ -84,8 +84,8 @@ def read(path: Path) -> KeySet:
     Raise `KeyRingError` if the file is missing, malformed or open to other users.
     """
 
-    # O_NOFOLLOW refuses a link, which could be used to replace the ring. With O_NONBLOCK, `open` does not
-    # wait for the writer of a FIFO, so that a FIFO can be refused.
+    # O_NOFOLLOW refuses a link, because a link could be used to replace the ring. With O_NONBLOCK, `open`
+    # does not wait for the writer of a FIFO, so that a FIFO can be refused.
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
@@ -104,7 +104,8 @@ def read(path: Path) -> KeySet:
 def create_file(path: Path) -> bool:
     """Create a file with one active key and return True.
 
-    If the file exists already, even because of a race, keep the file and return False.
+    If the file exists already, or another process creates the file at this moment, keep that file and return
+    False.
     """
     with _locked(path):
         missing = not os.path.lexists(path)
@@ -166,7 +167,7 @@ def _refuse_if_exposed(path: Path, status: os.stat_result) -> None:
 
 @contextmanager
 def _locked(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Lock the directory against other changes.
+    """Lock the directory of the file, so that only one process at a time changes the file.
 
     A lock on the file itself would not help, because each change replaces the file.
     """

@@ -78,7 +78,7 @@ class FileKeyRing:
     def __init__(self, path: Path) -> None:
         self._path, self._stamp = path, _stamp(path)
         self._ring = LocalKeyRing(keyfile.read(path))
-        self._last_error = ""  # so that each problem of the file is logged once
+        self._last_error = ""  # the last logged error, so that each problem of the file is logged only once
         self._reading = threading.Lock()
 
     @property
@@ -101,18 +101,19 @@ class FileKeyRing:
 
     def _current(self) -> LocalKeyRing:
         with self._reading:
-            # Take the stamp before reading the file. If the file is written in between, the next check sees
-            # the change.
+            # Take the stamp before reading the file. If the file changes between these two steps, the next
+            # check detects the change.
             stamp = _stamp(self._path)
             if stamp != self._stamp:
                 self._read(stamp)
             return self._ring
 
     def _read(self, stamp: _Stamp | None) -> None:
-        """Reload the file. If that fails, keep the old stamp, so that the next check tries again.
+        """Reload the file.
 
-        The next check must try again, because people can remove some causes (the file's mode, our own lack of
-        file descriptors) without changing the stamp.
+        If the file cannot be read, keep the old stamp, so that the next check tries again. Some causes of a
+        failed read can end without a change of the stamp: a wrong mode of the file, or a lack of file
+        descriptors in this process.
         """
         try:
             self._ring = LocalKeyRing(keyfile.read(self._path))

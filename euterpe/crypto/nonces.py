@@ -38,10 +38,10 @@ class MemoryNonces:
         with self._lock:
             self._latest = max(self._latest, now)
             self._forget_expired()
-            # If the clock steps back, the timestamps of deliveries whose nonces were forgotten become valid
-            # again. So a nonce that may have been forgotten counts as seen. A clock that was wrong for a
-            # while does not cause later deliveries to be refused: `verify` calls this method only if `now` is
-            # within the skew of a signed timestamp, so `_latest` cannot be far ahead of the senders' clocks.
+            # The clock may step back. Then old deliveries have valid timestamps again, although their nonces
+            # were forgotten. So a nonce that may have been forgotten is refused like a known nonce.
+            # `verify` calls this method only if `now` is within the skew of a signed timestamp. So `_latest`
+            # cannot be far ahead of the senders' clocks, and later deliveries are not refused.
             if nonce in self._live or keep_until < self._latest:
                 raise ReplayedNonce
             if len(self._live) >= self._capacity:

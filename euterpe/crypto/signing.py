@@ -26,9 +26,10 @@ STANDARD_ID_HEADER = "webhook-id"
 STANDARD_TIMESTAMP_HEADER = "webhook-timestamp"
 STANDARD_SIGNATURE_HEADER = "webhook-signature"
 
-# Use `[0-9]`, because `\d` matches the digits of every script.
+# Use `[0-9]`, because `\d` also matches digits that are not ASCII.
 _TIMESTAMP = re.compile(r"0|[1-9][0-9]{0,11}")
-_SIGNATURES = re.compile(r"[ -~]{1,4096}")  # enough for sixty secrets, and short enough to check fast
+# 4,096 characters suffice for the signatures of sixty secrets, and can be checked fast.
+_SIGNATURES = re.compile(r"[ -~]{1,4096}")
 _SHAPES = {
     TIMESTAMP_HEADER: _TIMESTAMP,
     NONCE_HEADER: re.compile(r"[0-9a-fA-F]{32}"),
@@ -54,7 +55,7 @@ class VerifiedHeaders:
 
 @dataclass(frozen=True)
 class VerifiedStandardHeaders:
-    """The headers of Standard Webhooks. All of them are signed."""
+    """The headers of Standard Webhooks. All these headers are signed."""
 
     timestamp: int
     event_id: str
@@ -76,7 +77,7 @@ def webhook_headers(
     body: bytes,
     timestamp: int,
 ) -> dict[str, str]:
-    """Return the signed headers of one delivery in the job's format. For `euterpe`, make a new nonce."""
+    """Return the signed headers of one delivery. In the format `euterpe`, each call makes a new nonce."""
     match webhook_format:
         case "euterpe":
             return signature_headers(secrets, event_id, body, timestamp, new_nonce())
@@ -194,7 +195,7 @@ def verify_standard(
     sent_at = _recent(timestamp, now, skew_seconds)
     given = (b64decode(v1[1]) for part in signatures.split(" ") if (v1 := _STANDARD_V1.fullmatch(part)))
     # Skip secrets that are valid only for the format `euterpe`: the sender chooses the format, so such a
-    # secret is no error here. If no key is left, no signature matches.
+    # secret is no error here. If all secrets are skipped, no signature matches.
     keys = [key for secret in _usable(secrets) if (key := _standard_key_or_none(secret))]
     if not _any_match(_standard_macs(keys, event_id, timestamp, body), given):
         raise BadSignature

@@ -118,7 +118,7 @@ class VaultTransit:
         try:
             answer = self._http.request(method, path, json=body, headers={"x-vault-token": token})
         except httpx.HTTPError as error:
-            # Do not show the error's text, because it may quote a malformed header, and so the token.
+            # Do not show the error's text, because it may quote a malformed header, which contains the token.
             raise _NoAnswer(f"Vault at {self._url} cannot be reached: {type(error).__name__}") from None
         match answer.status_code:
             case HTTPStatus.OK:

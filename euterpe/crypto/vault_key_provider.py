@@ -1,4 +1,4 @@
-"""A key of HashiCorp Vault's transit engine as the key provider. The KEKs never leave Vault."""
+"""A key provider that uses a key of HashiCorp Vault's transit engine. The KEKs never leave Vault."""
 
 import threading
 import time
@@ -60,7 +60,7 @@ class VaultKeyProvider:
         try:
             ciphertext = self._transit.encrypt(self._key, version, dek, aad)
         except BadVaultRequest as error:
-            self._forget_versions()  # this version may be too old by now
+            self._forget_versions()  # after a rotation in Vault, this version may be too old
             raise KeyProviderUnavailable(f"Vault refuses to encrypt under {kek_id}: {error}") from None
         if not ciphertext.startswith(f"vault:v{version}:") or not ciphertext.isascii():
             raise KeyProviderUnavailable(f"Vault encrypted under another version than {kek_id}: update it")
@@ -76,19 +76,19 @@ class VaultKeyProvider:
         except BadVaultRequest:
             dek = self._decrypt_again(kek_id, wrapped, aad)
         if len(dek) != _DEK_BYTES:
-            # The answer must be wrong. The row cannot be wrong, because Vault authenticates the ciphertext,
-            # and this provider wraps only 32 bytes.
+            # Vault authenticates the ciphertext, and this provider wraps only 32 bytes. So the row is not
+            # wrong: the answer is wrong.
             raise KeyProviderUnavailable(f"Vault decrypted {len(dek)} bytes instead of {_DEK_BYTES}")
         self._remember(kek_id, wrapped, aad, dek)
         return dek
 
     def _decrypt_again(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
-        """Return the DEK after Vault answered 400 once. Raise `CannotDecrypt` if it answers 400 again.
+        """Call Vault again after the answer 400, and return the DEK.
 
-        The first answer may mean that Vault no longer decrypts with this version of the key. Only the text of
-        the error would show this, so read the versions again. The first answer may also have come from a
-        proxy, or from a Vault that was starting. So one such answer is not enough for `CannotDecrypt`, which
-        is final for a job.
+        Raise `CannotDecrypt` if Vault answers 400 again. The first answer can mean that Vault no longer
+        decrypts with this version of the key. The status 400 alone does not show this, so read the versions
+        again before the second call. The first answer can also come from a proxy, or from a Vault that is
+        starting. So one answer 400 is not enough for `CannotDecrypt`, which is final for a job.
         """
         self._forget_versions()
         self._version_of(kek_id)

@@ -10,8 +10,8 @@ from euterpe.store.queue.outbox import ClaimedEvent
 
 # If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
-# The same limit for a receiver that is not proven yet. This limit is shorter, because dead receivers take the
-# slots for trials: with five dead receivers of fifty, each first delivery to another receiver waited for a
+# For a receiver whose health is not `PROVEN`, the limit is shorter, because dead receivers occupy the slots
+# for trials. When five of fifty receivers were dead, each first delivery to another receiver waited for a
 # quarter of a second.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
@@ -21,12 +21,12 @@ _FIRST_PROBE_S, _LONGEST_PROBE_S = 5.0, 300.0
 # After this many error answers in a row the receiver counts as refusing. A success resets the count, so a
 # receiver that refuses only a few of its events does not count as refusing.
 _REFUSING_AFTER = 5
-# After an outage of at least this length, waiting events are sent early. After a shorter outage they are due
-# soon anyway. Without this limit, a few events that always time out would be sent again after each success of
-# other events.
+# After an outage of at least this length, waiting events are sent early. After a shorter outage, the waiting
+# events are due soon anyway. Without this limit, a few events that always time out would be sent again after
+# each success of other events.
 _OUTAGE_S = 300.0
-# A write takes milliseconds, so an outcome of the last two seconds may not be stored yet. During this time,
-# the stored state does not replace the state in memory.
+# For this time after an outcome, the stored state does not replace the state in memory, because the stored
+# state can be older than the outcome. Normally an outcome is stored within milliseconds.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -38,7 +38,7 @@ class Health(Enum):
 
 
 class Outcome(Enum):
-    """What the result of a delivery shows about the health of the destination."""
+    """The result of a delivery, which determines the health of the destination."""
 
     ANSWER = auto()
     REFUSAL = auto()  # the receiver answered with an error
@@ -63,9 +63,9 @@ class Destination:
     health: Health = Health.UNPROVEN
     pace_s: float = 0.0  # moving average of the answer times
     next_turn: float = 0.0  # the time at which the next postponed event will be due again
-    # Sends in a row that were not answered.
+    # The number of consecutive sends that were not answered.
     failures: int = 0
-    refusals: int = 0  # answers in a row that were errors
+    refusals: int = 0  # the number of consecutive answers that were errors
     retry_at: float = 0.0  # the time at which an open circuit breaker allows the next probe
     failing_since: float = 0.0  # the time at which the current run of failures and refusals began
     recorded: OriginState | None = None  # the stored state, as last read or written here
@@ -83,8 +83,8 @@ class Destination:
     def next_event(self) -> ClaimedEvent | None:
         """Return the next event to send, or None if each waiting job has a send under way.
 
-        The next event is the event with the lowest sequence of the first waiting job that has no send under
-        way.
+        Choose the first waiting job that has no send under way, and return its event with the lowest
+        sequence.
         """
         busy = {send.event.job_id for send in self.sends}
         free = next((entry.event for entry in self.waiting if entry.event.job_id not in busy), None)
@@ -100,7 +100,8 @@ class Destination:
     def load_known(self, known: KnownOrigin | None, now: float) -> None:
         """Load the stored state, which other dispatchers and earlier runs have written.
 
-        Keep the state in memory if the destination is proven, or if its last outcome may not be stored yet.
+        Keep the state in memory if the destination is proven, or if the stored state can be older than the
+        last outcome.
         """
         if self.health is Health.PROVEN or now - self.last_outcome_at < _UNWRITTEN_S:
             return
@@ -115,7 +116,7 @@ class Destination:
             self.refusals = known.failures
 
     def note_outcome(self, outcome: Outcome, took_s: float, now: float) -> OriginChange | None:
-        """Record the outcome of a delivery. Return the change of the receiver's state to store, if any."""
+        """Record the outcome of a delivery. If the receiver's stored state must change, return the change."""
         if outcome is Outcome.NOTHING:
             return None
         self.last_outcome_at = now
@@ -198,9 +199,10 @@ class RequesterQueue:
 
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
-        self._known: dict[str, Destination] = {}  # in the order of their last use
-        self.last_start = 0  # the number of this requester's last send, counted over all requesters
-        self.active: dict[str, Destination] = {}  # destinations with waiting events, in turn order
+        self._known: dict[str, Destination] = {}  # destinations in the order of their last use
+        # The sequence number of this requester's last send. All requesters share one sequence.
+        self.last_start = 0
+        self.active: dict[str, Destination] = {}  # destinations with waiting events, in the order of service
 
     def destination(self, event: ClaimedEvent) -> Destination:
         """Return the destination of an event.

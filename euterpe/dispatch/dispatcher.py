@@ -1,7 +1,7 @@
 """The webhook dispatcher: claims events from the outbox, sends signed webhooks, and settles the results.
 
-One thread claims events and starts sends. The threads of a pool send. One thread settles the results, and
-another thread extends the leases.
+One thread claims events and starts sends. The threads of a pool make the sends. One thread settles the
+results, and another thread extends the leases.
 """
 
 import threading
@@ -77,9 +77,9 @@ class Dispatcher:
         self._result_writer = ResultWriter(store.outbox, self._lease_keeper.forget)
         self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
         self._keys = KeysPause(keys_pause_s, time.monotonic)
-        # Guards the scheduler, the pause and the next two fields.
+        # This lock guards the scheduler, the pause and the two fields below the lock.
         self._lock = threading.Lock()
-        self._outbox_has_more = False  # True if the last claim was full
+        self._outbox_has_more = False  # True if the last claim got a whole batch
         self._skipped: Set[str] = frozenset()  # requesters that the last claim skipped
         self._failed_claims = 0  # the number of failed claims in a row
         self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
@@ -103,9 +103,10 @@ class Dispatcher:
         self._loop.stop()
         self._release_waiting()
         self._senders.shutdown(wait=drain)
-        self._release_waiting()  # events that were not sent because the database or the keys were unavailable
+        # Release the events that the senders put back because the database or the keys were unavailable.
+        self._release_waiting()
         self._result_writer.stop()
-        self._lease_keeper.stop()  # after the other parts, because held events need their leases
+        self._lease_keeper.stop()  # stopped after the senders and the writer, which need the leases
         self._listener.close()
 
     def __enter__(self) -> Self:
@@ -190,7 +191,7 @@ class Dispatcher:
         )
 
     def _postpone_all(self) -> None:
-        """Postpone all waiting events in one transaction, until the pause after a key outage ends."""
+        """Postpone all waiting events until the current `KeysPause` ends, in one transaction."""
         with self._lock:
             waiting, pause_s = self._scheduler.clear(), self._keys.seconds_left
         if not waiting:
@@ -211,7 +212,7 @@ class Dispatcher:
         """Wait for a wake-up, for the next poll, or for the next change.
 
         There are three changes: a send begins to count as slow, an event has waited for a long time, or the
-        pause after a key outage ends.
+        current `KeysPause` ends.
         """
         with self._lock:
             changes = (self._scheduler.next_change(), self._keys.seconds_left or None)
@@ -236,7 +237,7 @@ class Dispatcher:
             send = self._finish(send, delivery, outcome)
 
     def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Outcome | None]:
-        """Return the delivery, if any, and its outcome for the health of the receiver.
+        """Return the delivery to record, if any, and the outcome that updates the receiver's health.
 
         The outcome is None if the event has to wait because the database or the key provider is unavailable.
         """
@@ -273,7 +274,7 @@ class Dispatcher:
             is_new = self._keys.begin()
         if is_new:
             _log.warning("key_provider_unavailable", error=str(error))
-        self._listener.wake()  # so that the claim thread postpones the events
+        self._listener.wake()  # wake the claim thread, which postpones the events
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
         """Record the end of a delivery, if any. Return the next send for this thread, if any."""

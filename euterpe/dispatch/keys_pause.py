@@ -9,9 +9,9 @@ class KeysPause:
     """The state of an outage of the key provider: pauses, with one trial send after each pause.
 
     A pause stops the sends of all requesters, because every send needs a webhook secret. The sends stop even
-    if only one of two providers is unavailable, or if the secrets of a requester are still cached. Pauses per
-    requester would need a claim for each requester in every pause: with 5,000 waiting events, claims and
-    postponements were 160 transactions a second, for as long as the outage lasted.
+    if only one of two providers is unavailable, or if the secrets of a requester are still cached. With
+    pauses per requester, each requester's events would be claimed and postponed in every pause. With 5,000
+    waiting events, these claims and postponements were 160 transactions a second during the whole outage.
 
     The callers hold a lock.
     """
@@ -32,9 +32,9 @@ class KeysPause:
         return 0.0 if self._until is None else max(0.0, self._until - self._clock())
 
     def begin(self) -> bool:
-        """Record that a send got no key. Return whether this begins an outage."""
+        """Record that a send could not get its webhook secrets. Return whether an outage begins now."""
         if self._until is not None:
-            return False  # the send began before the outage or was a trial, and the pause already runs
+            return False  # the pause runs already: the send was a trial, or began before the outage
         self._start_pause()
         return True
 
@@ -51,12 +51,12 @@ class KeysPause:
         return True
 
     def take_start(self) -> bool:
-        """Return whether a send may start now. In an outage, this uses up the trial."""
+        """Return whether a send may start now. During an outage, return True only once after each pause."""
         may_start, self._is_trial_left = self._until is None or self._is_trial_left, False
         return may_start
 
     def end(self) -> bool:
-        """Record that a send got its keys. Return whether this ends an outage."""
+        """Record that a send got its webhook secrets. Return whether an outage ends now."""
         was_on, self._until, self._is_trial_left = self.is_on, None, False
         return was_on
 

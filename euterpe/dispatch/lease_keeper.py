@@ -61,7 +61,7 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
     def _end(self, requested_at: float) -> float:
         """Return the end of a lease by our clock, counted from the request that set the lease.
 
-        The lease does not end before this time in the database, which counts the lease from a later moment.
+        In the database the lease ends later, because the database receives the request later.
         """
         return requested_at + self._lease_ms / 1000
 

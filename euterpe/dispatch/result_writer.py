@@ -81,7 +81,7 @@ class ResultWriter:
             return None
         try:
             self._write(batch)
-        finally:  # otherwise the leases of events that are never settled would be extended for ever
+        finally:  # also after an error: otherwise the leases of these events would be extended for ever
             self._settled([delivery.event for delivery in batch])
         return 0.0
 

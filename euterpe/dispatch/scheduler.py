@@ -26,8 +26,8 @@ from euterpe.dispatch.send_slots import SendCounts, SendSlots
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey
 from euterpe.store.queue.outbox import ClaimedEvent
 
-# Limits, as numbers of batches. If more than `_MAX_WAITING` batches wait, events that cannot be sent soon are
-# postponed at once. Claims skip a requester that has `_MAX_WAITING_OF_ONE` batches of such events.
+# Limits on waiting events, in batches. If more than `_MAX_WAITING` batches wait, events that cannot be sent
+# soon are postponed at once. Claims skip a requester that has `_MAX_WAITING_OF_ONE` batches of such events.
 _MAX_WAITING, _MAX_WAITING_OF_ONE = 20, 4
 # Postponed events are due again after 1 s to 15 min. The events of a stuck destination become due one after
 # another, so that they are not all claimed again and again.
@@ -67,7 +67,7 @@ class SendScheduler:
         self._max_attempts, self._most_known = max_attempts, most_known
         self._most_known_of_a_requester = most_known_of_a_requester
         self._slots = SendSlots(concurrency)
-        self._requesters: dict[str, RequesterQueue] = {}  # in the order of their last use
+        self._requesters: dict[str, RequesterQueue] = {}  # requesters in the order of their last use
         self._active: dict[str, RequesterQueue] = {}  # requesters with waiting events
         self._sends: list[Send] = []
         self._starts = 0
@@ -113,7 +113,7 @@ class SendScheduler:
         """Return the requesters that claims must skip, because too many of their events cannot be sent soon.
 
         The limit for one requester is four batches of such events, or the free room if that is smaller. So
-        the events of one requester cannot stop the claims of all others.
+        the events of one requester cannot stop the claims of all other requesters.
         """
         now, load = self._clock(), SendCounts(self._sends)
         held = {
@@ -149,7 +149,7 @@ class SendScheduler:
         return None
 
     def finish(self, send: Send, outcome: Outcome) -> OriginChange | None:
-        """Record the outcome of a send. Return the change of its receiver's state to store, if any."""
+        """Record the outcome of a send. If the receiver's stored state must change, return the change."""
         destination, now = send.destination, self._clock()
         self._sends.remove(send)
         destination.sends.remove(send)
@@ -158,7 +158,7 @@ class SendScheduler:
     def refuse(self) -> list[Refusal]:
         """Remove and return the events for receivers whose circuit breaker is open.
 
-        Events on their last attempt stay: the circuit breaker never refuses the last attempt of an event.
+        Keep the events on their last attempt: the circuit breaker never refuses the last attempt of an event.
         """
         now, refusals = self._clock(), []
         for destination in self._waiting_ones():
@@ -188,7 +188,7 @@ class SendScheduler:
         return waiting
 
     def next_change(self) -> float | None:
-        """Return the seconds until the next send counts as slow, or an event has waited for a long time.
+        """Return the seconds until a send begins to count as slow, or until an event has waited too long.
 
         Return None if neither will happen.
         """

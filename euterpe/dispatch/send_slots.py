@@ -1,12 +1,13 @@
 """Concurrency limits for webhook sends, shared between requesters by a dynamic threshold.
 
 A send counts against `concurrency` until its receiver counts as slow. From then on, the send holds a slot for
-slow sends until the send ends. Every send reserves a slot for slow sends at its start, and moves to this slot
-after at most half a second. So each slot of `concurrency` becomes free even if no receiver answers.
+slow sends until the send ends. At its start, each send also reserves one of the slots for slow sends. A send
+that has no answer after at most half a second moves to its reserved slot. So each slot of `concurrency`
+becomes free even if no receiver answers.
 
-A requester may start a send while it holds fewer slots than are still free. This is a dynamic threshold, as
-in shared buffers of network switches: one busy requester gets half of the slots, two busy requesters get a
-third each, and some slots are always left for a requester that holds none.
+A requester may start a send while it holds fewer slots than there are free slots. This is a dynamic
+threshold, as in shared buffers of network switches: one busy requester gets half of the slots, two busy
+requesters get a third each, and some slots are always free for a requester that holds none.
 """
 
 from collections import Counter

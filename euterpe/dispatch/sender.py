@@ -37,7 +37,7 @@ from euterpe.store.secrets.requesters import Requesters
 
 _log = structlog.get_logger(__name__)
 
-# Secrets are cached for this long, so the dispatcher may use old secrets for this long after a change.
+# Secrets are cached for this time. After a change, the dispatcher can use the old secrets for the same time.
 _FRESH_S = 3.0
 _CAPACITY = 1_000
 
@@ -87,12 +87,12 @@ class SigningSecrets:
             self._remembered.pop(requester_id, None)
             self._remembered[requester_id] = (now, secrets)
             if len(self._remembered) > self._capacity:
-                del self._remembered[next(iter(self._remembered))]  # the secrets read longest ago
+                del self._remembered[next(iter(self._remembered))]  # the secrets that were read longest ago
 
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """The limits of one delivery, and the schedule of the deliveries that may follow it."""
+    """The limits of one delivery, and the schedule of its retries."""
 
     max_attempts: int
     schedule: DeliverySchedule
@@ -118,7 +118,7 @@ class Sender:
     def deliver(
         self, event: ClaimedEvent, before_send: Callable[[ClaimedEvent], None] = lambda _: None
     ) -> tuple[Delivery, Outcome]:
-        """Send an event. Return the delivery and its outcome for the health of the receiver.
+        """Send an event. Return the delivery to record, and the outcome that updates the receiver's health.
 
         `before_send` is called after the secrets have been read, because a key provider may take seconds to
         decrypt them.
@@ -266,6 +266,6 @@ def retry_after_ms(value: str | None, now: float) -> int | None:
         date = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
-    if date.tzinfo is None:  # "-0000" is UTC without a known time zone
+    if date.tzinfo is None:  # the zone "-0000" means UTC
         date = date.replace(tzinfo=UTC)
     return max(0, int((date.timestamp() - now) * 1000))

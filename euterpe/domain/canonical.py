@@ -1,11 +1,12 @@
 """Split a spec into a public part and a secret part to seal, and compute the hash of the request.
 
 The secret part contains the credentials and the queries of signed URLs (of the source, the watermarks and the
-outputs), because such a query contains the signature. The secret part only gives access to storage, so the
-hash does not cover it. The hash covers the public part, including the queries of callback URLs. The queries
-of callback URLs are sealed separately (`store/secrets/callbacks.py`), because they are kept longer than the
-secret part. The keys of HLS outputs are sealed separately too (`store/secrets/hls_keys.py`), because they
-stay when the credentials are replaced. The field `key` of `Encryption` is left out of every dump of a model.
+outputs), because such a query contains the signature. The only use of the secret part is access to storage,
+so the hash does not cover this part. The hash covers the public part, including the queries of callback URLs.
+The queries of callback URLs are sealed separately (`store/secrets/callbacks.py`), because they are kept
+longer than the secret part. The keys of HLS outputs are sealed separately too (`store/secrets/hls_keys.py`),
+because they stay when the credentials are replaced. The field `key` of `Encryption` is left out of every dump
+of a model.
 """
 
 import json
@@ -30,7 +31,7 @@ from euterpe.domain.watermark_urls import (
 
 CallbackField = Literal["refresh_url", "status_webhook_url"]
 CALLBACK_FIELDS: tuple[CallbackField, CallbackField] = ("refresh_url", "status_webhook_url")
-# Shorter values are not masked, because they may occur in any text by chance.
+# Shorter values are not masked, because they can occur in any text by chance.
 _SHORTEST_TOKEN = 6
 # The previous release knows these profiles and these types of output, but none of the fields below.
 _OLDER_PROFILES = ("h264-720p", "audio-aac")
@@ -65,7 +66,7 @@ def callback_queries(spec: JobSpec) -> bytes | None:
 def hls_keys(spec: JobSpec) -> bytes | None:
     """Return the keys of the HLS outputs by name, as bytes to seal, or None if there are none.
 
-    The bytes are a JSON object of hex digits: `{"hls": "00112233445566778899aabbccddeeff"}`.
+    The bytes are a JSON object with each key as hex digits: `{"hls": "00112233445566778899aabbccddeeff"}`.
     """
     keys = {
         name: encryption.key.get_secret_value()
@@ -123,10 +124,11 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON with its defaults, and the secret part (None if there are no secrets).
 
-    The public part has the outputs of a profile beside its name, so that a worker does not need the profile's
-    file. During a rolling upgrade, a worker of the previous release may read the public part. That worker
-    would refuse newer fields, and outputs beside a profile that it knows. So leave out newer fields with
-    default values, and the outputs of those profiles.
+    The public part contains the name of a profile and also its outputs, so that a worker does not need the
+    profile's file. During a rolling upgrade, a worker of the previous release can read the public part. Such
+    a worker refuses newer fields, and refuses a spec with both the name and the outputs of a profile that it
+    knows. So leave out newer fields with default values, and the outputs of the profiles that the previous
+    release knows.
 
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.
@@ -146,7 +148,7 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
 
 
 def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = None) -> JobSpec:
-    """Return the complete spec, without the keys.
+    """Return the complete spec, but without the keys of HLS outputs.
 
     This function reverses `split_secrets` and `callback_queries`.
     """
@@ -214,9 +216,9 @@ def _stored_outputs(spec: JobSpec) -> list[Json] | None:
 
 
 def _without_newer(whole: Any, given: Any) -> Any:
-    """Return the settings without newer fields whose values are the defaults.
+    """Return the settings without the fields of `_NEWER_OUTPUT_FIELDS` whose values are the defaults.
 
-    `given` is the same settings without default values.
+    `whole` has all settings. `given` has only the settings whose values differ from the defaults.
     """
     if isinstance(whole, list) and isinstance(given, list):
         return [_without_newer(*pair) for pair in zip(whole, given, strict=True)]
@@ -233,7 +235,7 @@ def _without_newer(whole: Any, given: Any) -> Any:
 def _without_default_sound(output: Json) -> Json:
     """Return the output without sound settings that are equal to the defaults.
 
-    The first releases had these defaults in the model, so their hashes leave them out.
+    In the first releases, the model itself had these defaults, so hashes from that time do not cover them.
     """
     audio = output.get("audio")
     if not isinstance(audio, dict):

@@ -46,8 +46,9 @@ class Codec:
     """A codec, with the name that ffmpeg uses.
 
     `quality` is the CRF of a video (`crf`), or the encoder's quality number of a picture. `bit_rate` is in
-    kbit/s. The default bit rate of a video is the usual peak of 1080 lines at 30 pictures per second. The
-    default bit rate of sound is for two channels. Lossless sound has no quality and no bit rate.
+    kbit/s. The default bit rate of a video is the usual peak rate of a film with 1080 lines and 30 pictures
+    per second. The default bit rate of sound is for two channels. Lossless sound has no quality and no bit
+    rate.
 
     In the options, names in braces are placeholders. `constant` has the options for a quality alone, `capped`
     for a quality and a maximum bit rate, and `average` for a bit rate alone. `passes` is added in each pass
@@ -70,7 +71,7 @@ class Codec:
     rated: str = ""
     passes: str = ""
     quality: Range | None = None
-    probes: tuple[int, ...] = ()  # the qualities of a search for a target quality, the best first
+    probes: tuple[int, ...] = ()  # the qualities that a search for a target quality tries, the best first
     bit_rate: Range | None = None
     sample_rates: tuple[int, ...] = ()  # the sample rates of sound in Hz, ascending
     most_channels: int = 0
@@ -95,10 +96,10 @@ class Codec:
     ) -> tuple[str, ...]:
         """Return the ffmpeg arguments that select the encoder and its options.
 
-        A `quality` with a `bit_rate` (in kbit/s) means a constant quality below this rate. A `bit_rate` alone
-        is the average rate, which is most accurate with two passes. The first pass writes files whose names
-        begin with `statistics`, and the second pass reads these files. Without `quality` and `bit_rate`, use
-        the default quality, or the default bit rate of sound.
+        A `quality` with a `bit_rate` (in kbit/s) means a constant quality with this maximum rate. A
+        `bit_rate` alone is the average rate, which is most accurate with two passes. The first pass writes
+        files whose names begin with `statistics`, and the second pass reads these files. Without `quality`
+        and `bit_rate`, use the default quality, or the default bit rate of sound.
         """
         if bit_rate is None and self.quality is not None:
             quality = self.quality.default if quality is None else quality
@@ -123,7 +124,10 @@ class Codec:
         return self.constant if bit_rate is None else self.capped
 
     def sample_rate_for(self, source: int | None) -> int:
-        """Return the codec's lowest sample rate that is not below the source's, or else its highest rate."""
+        """Return the lowest sample rate of the codec that is not below the source's rate.
+
+        If there is none, return the codec's highest sample rate.
+        """
         wanted = source or _USUAL_RATE
         return next((rate for rate in self.sample_rates if rate >= wanted), self.sample_rates[-1])
 
@@ -155,8 +159,9 @@ _TABLE = (
         constant="-crf {quality}",
         capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
         average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
-        # With a limit on the rate, each thread adapts to the sizes that the other threads have reached,
-        # with frame threads and with slice threads: 12 encodes on a busy machine made 12 files.
+        # With a limit on the rate, each thread adapts to the sizes that the other threads have reached. Frame
+        # threads and slice threads both adapt in this way: 12 encodes on a busy machine made 12 different
+        # files.
         rated=":threads=1",
         passes=":pass={number}:stats={log}",
         quality=Range(0, 51, 23),
@@ -172,8 +177,8 @@ _TABLE = (
         # The number of frame threads is fixed, because it changes the output bytes, and its default depends
         # on the number of cores. With a limit on the rate and without const-vbv, the bytes also depend on the
         # progress of the other threads: of 24 encodes of a 720p film, 23 differed. With open GOPs, a player
-        # that began at a segment could not decode 4 of its 50 pictures. Apple's players accept HEVC only with
-        # the tag hvc1.
+        # that began at a segment could not decode 4 of the 50 pictures in the segment. Apple's players accept
+        # HEVC only with the tag hvc1.
         "-preset veryfast -tag:v hvc1 "
         "-x265-params log-level=error:pools={threads}:frame-threads=2:open-gop=0{rated}{more}{passes}",
         constant="-crf {quality}",

@@ -19,7 +19,7 @@ def _check_secret(secret: SecretStr) -> SecretStr:
 
 
 def _check_service_account(secret: SecretStr) -> SecretStr:
-    """Return the key file with only the fields for signing, because other fields may contain URLs to call."""
+    """Return the key file with only the fields for signing, because other fields can contain URLs to call."""
     text = secret.get_secret_value()
     try:
         given = json.loads(text) if len(text) <= 16_384 else None

@@ -23,8 +23,8 @@ class About:
     """The description of a field, an example of its value, and further keywords of its JSON schema.
 
     If the value of the field is an object or a list of objects, `inner` is the document class of these
-    objects. Readers get each object as a mapping, so that it may contain members that `inner` does not
-    describe.
+    objects. Readers get each object as a mapping, so that the object can contain members that `inner` does
+    not describe.
     """
 
     text: str
@@ -114,7 +114,7 @@ class RenditionDocument:
     width: Annotated[int | None, about("the width in pixels; null for sound", 1280, minimum=0)]
     height: Annotated[int | None, about("the height in pixels; null for sound", 720, minimum=0)]
     bitrate: Annotated[int | None, about("the average rate in bit/s", 2_500_000, minimum=0)]
-    language: Annotated[str | None, about("the language of the track, if the source tells it", None)]
+    language: Annotated[str | None, about("the language of the track, if the source names it", None)]
     copied: Annotated[
         bool,
         about(
@@ -128,7 +128,7 @@ class RenditionDocument:
     quality: Annotated[
         Object | None,
         about(
-            "the measured quality, with the metrics that were asked for; null for other tracks",
+            "the requested metrics of quality; null for a track that was not measured",
             example_document(QualityDocument),
             inner=QualityDocument,
             is_required=False,
@@ -179,8 +179,8 @@ class OutputDocument:
     quality: Annotated[
         Object | None,
         about(
-            "the measured quality, for several renditions the lowest of each score; null if nothing was "
-            "measured",
+            "the measured quality; the lowest value of each score if there are several renditions; null if "
+            "nothing was measured",
             example_document(QualityDocument),
             inner=QualityDocument,
             is_required=False,
@@ -285,12 +285,12 @@ class PlannedTrackDocument:
     bitrate: Annotated[
         int | None, about("the expected average rate in bit/s; null if it is not known", 2_500_000, minimum=0)
     ]
-    language: Annotated[str | None, about("the language, if the source tells it", None)]
+    language: Annotated[str | None, about("the language, if the source names it", None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedOutputDocument:
-    """An output as a plan would make it."""
+    """An output in the plan of a job."""
 
     name: Annotated[str, about("the name of the output in the request", "mp4")]
     duration_seconds: Annotated[float | None, about("the length of the media; null for pictures", 60.0)]
@@ -302,6 +302,14 @@ class PlannedOutputDocument:
             19_000_000,
             minimum=0,
         ),
+    ]
+    watermark: Annotated[str | None, about("the position of the watermark; null without one", None)]
+    target_vmaf: Annotated[
+        float | None,
+        about("the VMAF for which a search will choose the quality; null without a target", None),
+    ]
+    encryption: Annotated[
+        str | None, about("the method of the encryption of the segments; null without encryption", None)
     ]
     tracks: Annotated[
         Sequence[Object],

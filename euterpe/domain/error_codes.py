@@ -14,7 +14,7 @@ class RetryClass(StrEnum):
     THROTTLED = "throttled"  # Try again after a longer backoff.
     CREDENTIALS = "credentials"  # Refresh the credentials, then try again (contract §7).
     PERMANENT = "permanent"  # The job stays in `failed`, and a person may retry it.
-    UNRECOVERABLE = "unrecoverable"  # No retry can help, so the job is a dead letter at once.
+    UNRECOVERABLE = "unrecoverable"  # No retry can help, so the job becomes a dead letter immediately.
 
 
 class Fault(StrEnum):
@@ -70,7 +70,7 @@ _WORKER = Fault.WORKER
 class ErrorCode(StrEnum):
     """A code in the `error` of a job.
 
-    `retry` is the usual retry class. The code that raises an error may set another retry class for this
+    `retry` is the usual retry class. The function that raises an error may set another retry class for this
     error. `phases` is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose
     frequency may depend on the version of ffmpeg. Analytics compares versions of ffmpeg by these codes.
     `final` replaces this code when a job has reached its limit of releases. `summary`, `advice` and
@@ -145,14 +145,14 @@ class ErrorCode(StrEnum):
     )
     SOURCE_CHANGED = (
         "source_changed",
-        _Kind(_SOURCE, _PERMANENT, "fetching", retry_note="except if it was fetched by several requests"),
+        _Kind(_SOURCE, _PERMANENT, "fetching", retry_note="yes if several requests fetched the source"),
         "the source was replaced while it was fetched",
         "retry: the next attempt fetches the new source",
     )
     SOURCE_TRUNCATED = (
         "source_truncated",
         _Kind(
-            _SOURCE, _PERMANENT, "fetching processing", of_ffmpeg=True, retry_note="except broken transfers"
+            _SOURCE, _PERMANENT, "fetching processing", of_ffmpeg=True, retry_note="yes if the transfer broke"
         ),
         "the transfer ended before the announced length (retried), or the file itself is incomplete (not "
         "retried)",
@@ -356,7 +356,7 @@ class ErrorCode(StrEnum):
     ENCODE_KILLED = (
         "encode_killed",
         _Kind(_WORKER, _TRANSIENT, "processing", of_ffmpeg=True, release=Release.LIMITED),
-        "the kernel or another process killed ffmpeg, although ffmpeg had kept its limits",
+        "the kernel or another process killed ffmpeg, although ffmpeg had not exceeded its limits",
         "tell the operator if the error repeats",
     )
     ENCODE_TIMEOUT = (

@@ -16,7 +16,7 @@ from euterpe.domain.text import display_text
 
 # An unknown name may be a secret in the wrong place, so only the beginning of the name is shown.
 _UNKNOWN_NAME_LENGTH = 16
-MAX_ERRORS = 100  # a body of 256 KiB may have 40,000 unknown keys, which are too many to list
+MAX_ERRORS = 100  # a body of 256 KiB can have 40,000 unknown keys, which are too many to list
 
 _MAPS_OF_FILES = ("urls", "output_urls", "watermark_urls")
 
@@ -82,7 +82,7 @@ def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
 
 
 def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
-    """Return the path for a response.
+    """Return the path in the form that a response shows.
 
     Known names are unchanged. Any other name is shortened to a printable prefix.
     """
@@ -97,7 +97,7 @@ def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
 
 def _shortened(step: str | int, parent: str | int | None) -> str | int:
     if parent in _MAPS_OF_FILES and isinstance(step, str):
-        # Show a longer prefix of a file name, because a job may have a hundred files, and the reader must see
+        # Show a longer prefix of a file name, because a job can have a hundred files, and the reader must see
         # which file is meant.
         return display_text(step.partition("?")[0])
     return display_text(step, _UNKNOWN_NAME_LENGTH)

@@ -15,7 +15,7 @@ class JobLimits:
     max_priority: int | None = None
 
     def min_with(self, other: "JobLimits") -> "JobLimits":
-        """Return new limits: for each limit, the smaller value of the two objects."""
+        """Return limits in which each field has the smaller of the values in `self` and `other`."""
         names = [field.name for field in fields(self)]
         return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})
 

@@ -9,7 +9,7 @@ from euterpe.domain.watermark_urls import watermark_urls
 
 
 class JobUrl(NamedTuple):
-    """A URL of a job, its place in the document, and the side whose credentials it uses."""
+    """A URL of a job, its path in the spec, and the side (source or output) whose credentials it uses."""
 
     loc: tuple[str | int, ...]
     side: Side

@@ -15,7 +15,7 @@ RefreshReason = Literal["forbidden", "expiring"]
 
 
 class Unavailable(EuterpeError):
-    """The control plane cannot answer now, but the same call may succeed later.
+    """The control plane cannot answer now, but the same call can succeed later.
 
     If only the answer was lost, the control plane has already executed the call. A caller may repeat every
     call.
@@ -33,7 +33,7 @@ class StaleClaim(EuterpeError):
 
 @dataclass(frozen=True)
 class LeasedJob:
-    """A job that a worker holds until its lease expires. `spec` has no secrets."""
+    """A job that is leased to a worker. `spec` has no secrets."""
 
     job_id: str
     attempt_id: str
@@ -44,7 +44,8 @@ class LeasedJob:
     max_attempts: int
     queue: str
     spec: Mapping[str, Any]
-    # The control plane finds the claim by this value. Only the control plane that leased the job reads it.
+    # The control plane that leased the job to the worker finds the claim by this value. No other part reads
+    # the value.
     handle: object = field(repr=False, compare=False)
 
 
@@ -57,7 +58,10 @@ class ProgressFigures:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The heartbeat of one job. `timings` has the resources that the attempt has used, if they changed."""
+    """The heartbeat of one job.
+
+    `timings` has the resources that the attempt has used so far, or is None if they have not changed.
+    """
 
     job: LeasedJob
     timings: Mapping[str, Any] | None = None
@@ -65,7 +69,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class HeartbeatAnswer:
-    """The ids of the jobs that the worker still holds, and the ids of the held jobs with a cancel request."""
+    """The ids of the jobs that the worker still holds, and of the jobs among them that are to be canceled."""
 
     held: frozenset[str]
     cancel_requested: frozenset[str]
@@ -107,5 +111,5 @@ class RefreshResult(StrEnum):
 
     ADVANCED = "advanced"  # Newer credentials are stored.
     PROMISED = "promised"  # The requester will send newer credentials.
-    FAILED = "failed"  # The requester sent no credentials. A later call may succeed.
+    FAILED = "failed"  # The requester sent no credentials. A later call can succeed.
     REFUSED = "refused"  # The job has no refresh_url, or its refresh budget is spent.

@@ -112,7 +112,7 @@ def by_form(says: str, *words: str) -> Discriminator:
 
 
 def problems_at(problems: Iterable[tuple[tuple[str | int, ...], str]]) -> ValidationError:
-    """Return an error for a validator to raise. Each problem has its location below the validated value."""
+    """Return an error for a validator to raise. A problem's location is a path inside the validated value."""
     return ValidationError.from_exception_data(
         "problems",
         [
@@ -123,7 +123,7 @@ def problems_at(problems: Iterable[tuple[tuple[str | int, ...], str]]) -> Valida
 
 
 def exactly_one_with(other: str) -> AfterValidator:
-    """Return a validator that requires either this field or the earlier field `other`, and refuses both.
+    """Return a validator that requires exactly one of this field and the earlier field `other`.
 
     This field must set `validate_default`, so that the validator also runs when the field is left out.
     """
@@ -137,11 +137,11 @@ def exactly_one_with(other: str) -> AfterValidator:
 
 
 def exactly_one_schema(one: str, other: str) -> dict[str, Any]:
-    """Return the rule of `exactly_one_with` as JSON Schema. A field that is null counts as left out.
+    """Return the rule of `exactly_one_with` as JSON Schema. A null field is treated as absent.
 
     The rule uses `if` and not `oneOf`: client generators ignore `if`, but would turn `oneOf` into a union of
-    two types. Without `additionalProperties`, Redocly's check of the examples would allow only one property
-    in each part of the rule.
+    two types. Each part of the rule names one property and sets `additionalProperties`. Otherwise
+    Redocly's check of the examples would reject all other properties.
     """
 
     def field(name: str, schema: dict[str, Any]) -> dict[str, Any]:

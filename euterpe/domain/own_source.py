@@ -47,7 +47,7 @@ def _place(url: str) -> tuple[str, str, int | None, str]:
 def _is_one_store(credentials: Credentials | None) -> bool:
     """Return False if source and output have different endpoints or accounts.
 
-    Two endpoints or accounts may each have a bucket of the same name.
+    Two endpoints, or two accounts, can each have a bucket of the same name.
     """
     source, output = credentials_for(credentials, "source"), credentials_for(credentials, "output")
     if source is None or output is None:

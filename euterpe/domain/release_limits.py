@@ -13,14 +13,18 @@ LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.
 BOUNDED_CODES = frozenset(code for code in ErrorCode if code.release.is_bounded)
 
 
-# A job with these codes, or without a reason, usually waits for its worker: for disk space, for the key
-# provider, or for a worker that was stopped.
+# A job that is released by one of these rules usually waits for disk space or for the key provider. ALWAYS
+# also applies to releases without a reason, for example by a worker that is stopped.
 _WAITING = (Release.BY_CAUSE, Release.ALWAYS)
 
 
 @dataclass(frozen=True)
 class EarlierReleases:
-    """The earlier releases of a job that count: their number, their workers, and the time since the first."""
+    """The earlier releases of a job that count toward a limit.
+
+    `releases` is the number of these releases. `workers` is the number of workers that made them. `waited_ms`
+    is the time since the first of them.
+    """
 
     releases: int = 0
     workers: int = 0
@@ -40,30 +44,33 @@ class ReleaseLimits:
     # A job that needs a lost key is released again and again. The pauses between its attempts grow up to this
     # value.
     longest_pause_ms: int = 300_000
-    # A job may be released this many times without a pause: workers that are stopped give their jobs back.
+    # A job may be released this many times without a pause, because each worker that is stopped releases its
+    # jobs.
     most_without_pause: int = 3
     # A job with one of `BOUNDED_CODES` fails permanently after `least_bounded` releases over at least
-    # `elsewhere_ms` (or one of the two longer times below). With the number alone, a job could fail while
-    # only most of the workers lack what it needs. With the time alone, a job could fail that waited in a long
-    # queue after its first release.
+    # `elsewhere_ms` (or one of the two longer times below). If only the number counted, a job could fail
+    # although a few workers have what the job needs. If only the time counted, a job could fail because it
+    # waited in a long queue after its first release.
     least_bounded: int = 20
     elsewhere_ms: int = 3_600_000
-    # If all releases are of one worker, the others may be busy with long jobs, so the job waits longer.
+    # This longer time applies if only one worker has released the job, because the other workers may be busy
+    # with long jobs.
     one_worker_ms: int = 86_400_000
-    # Updates of all workers may take a weekend.
+    # This longer time applies to the codes of a rollout: an update of all workers may take a weekend.
     rollout_ms: int = 3 * 86_400_000
-    # A job that only waits is charged after `least_bounded` releases over this time, so that no worker can
-    # hold a job for ever.
+    # A job whose code has a rule in `_WAITING` is charged after `least_bounded` releases over at least this
+    # time. Otherwise a worker could claim and release the job for ever.
     waiting_ms: int = 7 * 86_400_000
 
     def is_charged(self, code: ErrorCode | None, earlier: EarlierReleases = NONE_YET) -> bool:
         """Return whether the attempt is charged. `code` is None for a release without a reason.
 
-        For a limited code, `earlier` has the job's releases with any of these codes. The releases of all
-        attempts count. When only releases after the last charged attempt counted, a job with a budget of
-        three attempts ran eighteen times. For a bounded code, `earlier` has the releases with this code, and
-        otherwise all releases, but only those after the last charged attempt, so that a person can retry the
-        job.
+        The contents of `earlier` depend on the code. For a code of `LIMITED_CODES`, `earlier` has all
+        releases of the job with any of these codes. When only the releases after the last charged attempt
+        counted, a job with a budget of three attempts ran eighteen times. For a code of `BOUNDED_CODES`,
+        `earlier` has the releases with this code since the last charged attempt. For any other code,
+        `earlier` has all releases since the last charged attempt. Older releases do not count in these two
+        cases, so that a person can retry the job.
         """
         if code in LIMITED_CODES:
             return earlier.releases >= self.most_free
@@ -104,6 +111,6 @@ class ReleaseLimits:
         return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)
 
     def least_pause_ms(self, given_back: int, draw: float) -> int:
-        """Return the shortest pause after a release that asks for none, or for a certain one."""
+        """Return the least pause after a release that gives no reason, or that asks for a certain pause."""
         later = given_back - self.most_without_pause
         return 0 if later < 0 else self.pause_ms(later, draw)

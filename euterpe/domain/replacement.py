@@ -98,7 +98,7 @@ def _mismatched_urls(public: Json, given: Replacement) -> Iterator[FieldError]:
 
 
 def _signed_watermarks(public: Json) -> dict[str, str]:
-    """Return the watermarks of the job that may have a signature, by the name of the output."""
+    """Return the URLs of the watermarks that can be presigned (https), keyed by the name of the output."""
     marks = watermarks_in(public.get("outputs"))
     return {name: url for name, url in marks.items() if scheme_of(url) == "https"}
 

@@ -83,7 +83,7 @@ class Backoff:
 class DeliverySchedule:
     """The pauses between the attempts to deliver an event.
 
-    The default pauses add up to 25 h 52 min, so a receiver may be down for a day. Jitter only lengthens a
+    The default pauses add up to 25 h 52 min, so a receiver can be down for a day. Jitter only lengthens a
     pause, so the total is never shorter than the sum of the pauses.
     """
 
@@ -152,8 +152,9 @@ def decide_job(
     """Return the outcome of a failed attempt.
 
     If the budget is spent or the error is unrecoverable, the job becomes a dead letter. With
-    `paced_elsewhere`, a foreign queue decides when to try again: the job rests in `failed` until then. Only
-    an expired lease is still retried here, because it is no failure in the foreign queue.
+    `paced_elsewhere`, a foreign queue decides when to try again, and the job stays in `failed` until then.
+    After an expired lease, the job is requeued even with `paced_elsewhere`, because the foreign queue has
+    seen no failure.
     """
     # A canceled job ends in `failed`, not in `dead_letter`, even if its budget is spent.
     if cancel_requested or error.code is ErrorCode.CANCELED:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from hashlib import sha256
 from urllib.parse import quote
 
-_LONGEST = 255  # the store accepts no longer texts
+_LONGEST = 255  # the store refuses longer texts
 
 
 class ForeignQueue(StrEnum):
@@ -18,7 +18,7 @@ class ForeignQueue(StrEnum):
     STREAM = "stream"
 
 
-# These systems deliver a failed message again, after a pause of their own.
+# The foreign queues that deliver a failed message again, after a pause that they choose.
 _PACED = (ForeignQueue.BULLMQ, ForeignQueue.OMNIQ)
 
 

@@ -90,7 +90,11 @@ def _named(value: object) -> object:
 
 
 def _without_credentials(value: str | None, info: ValidationInfo) -> str | None:
-    """Raise if the request has credentials, too. A stored job has the credentials of its storage profile."""
+    """Raise if a request has both credentials and a storage profile.
+
+    A stored job may have credentials and a profile, because the credentials of the profile are stored with
+    the job.
+    """
     if value is not None and info.data.get("credentials") is not None and not _reading(info).is_stored:
         raise ValueError("give either credentials or storage, and not both")
     return value
@@ -118,7 +122,7 @@ Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSc
 
 @dataclass(frozen=True)
 class _Reading:
-    """The known profiles, and whether the spec is a stored one, whose profile was resolved before."""
+    """The known profiles, and whether the spec comes from a stored job, whose profile is resolved already."""
 
     profiles: Profiles
     is_stored: bool = False
@@ -156,7 +160,10 @@ def _resolved(given: tuple[OutputSpec, ...] | None, info: ValidationInfo) -> tup
 
 
 def _with_keys(outputs: tuple[OutputSpec, ...] | None, info: ValidationInfo) -> tuple[OutputSpec, ...] | None:
-    """Raise for an encryption without a key. The keys of a stored job are sealed apart from its spec."""
+    """Raise for an encryption without a key.
+
+    A stored spec is not checked, because its keys are sealed separately.
+    """
     if outputs is not None and not _reading(info).is_stored:
         keyless = [place for place, _, encryption in encryptions(outputs) if encryption.key is None]
         if keyless:
@@ -170,8 +177,8 @@ def _with_one_watermark_per_path(
 ) -> tuple[OutputSpec, ...] | None:
     """Raise for watermarks that differ only in the query.
 
-    The query may be a signature, which a refresh replaces, so a query cannot identify a picture: two outputs
-    with `logo?id=1` and `logo?id=2` got the same picture.
+    The query may be a signature, which a refresh replaces, so a query cannot identify a picture. Before this
+    check, two outputs with `logo?id=1` and `logo?id=2` got the same picture.
     """
     if outputs is None or _reading(info).is_stored:
         return outputs

@@ -48,7 +48,7 @@ class Lane(StrEnum):
     READY = "ready"  # The row may be claimed now.
     DELAYED = "delayed"  # The row waits for `available_at`.
     BLOCKED = "blocked"  # The job waits until its group is below its limit.
-    CAPPED = "capped"  # The job waits until its requester has fewer ready and running jobs than its cap.
+    CAPPED = "capped"  # The job waits until its requester has fewer ready and running jobs than the cap.
     LEASED = "leased"  # A worker or a dispatcher owns the row.
     REST = "rest"  # The row is finished. A retry of the job or a replay of the event changes the lane.
 
@@ -104,7 +104,7 @@ def check_queue_job_transition(source: str, target: str) -> None:
 
 
 def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
-    """Raise `InvalidTransition` if a failed job has no attempts left to be queued again (contract §3)."""
+    """Raise `InvalidTransition` if a failed job has no attempt left for a retry (contract §3)."""
     if attempt_count >= max_attempts:
         raise InvalidTransition(JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent")
 
@@ -112,7 +112,8 @@ def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
 def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
     """Return the lane of a new job.
 
-    A job that would be ready, but has no rank, is capped, because its requester has reached the cap.
+    A job without a rank gets the lane `capped` instead of `ready`. The requester of such a job has a cap, and
+    only the sweep moves the job to `ready`.
     """
     lane = lane_when_queued(group_id, delay_ms)
     return Lane.CAPPED if lane is Lane.READY and rank is None else lane

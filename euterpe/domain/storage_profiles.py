@@ -16,8 +16,8 @@ _NOT_ALLOWED = "must be a storage profile that the operator lets you use"
 class StorageProfile:
     """Credentials with the names of the requesters that may use them.
 
-    `prefixes` are the beginnings of the URLs that may be used with them. Without any, the credentials alone
-    decide what may be read and written.
+    The credentials may be used only for URLs that begin with one of `prefixes`. If `prefixes` is empty, the
+    credentials alone decide what may be read and written.
     """
 
     credentials: StorageCredentials = field(repr=False)
@@ -32,10 +32,10 @@ StorageProfiles = Mapping[str, StorageProfile]
 
 
 def with_stored_credentials(spec: JobSpec, requester: str, profiles: StorageProfiles) -> JobSpec:
-    """Return the spec with the credentials of the storage profile that it names, if it names one.
+    """Return the spec with the credentials of its storage profile, or unchanged if it names no profile.
 
-    Raise `InvalidSpec` if the requester may not use the profile. The error does not tell whether there is
-    such a profile.
+    Raise `InvalidSpec` if the requester may not use the profile. The error does not show whether such a
+    profile exists.
     """
     if spec.storage is None:
         return spec

@@ -13,7 +13,7 @@ from euterpe.domain.text import text_problem
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
 MAX_NUMBER = 2**53  # All JSON readers store integers up to this value exactly.
-MIN_NUMBER = 1e-30  # Postgres prints a small number in JSONB with all zeros: 5e-324 has 326 characters.
+MIN_NUMBER = 1e-30  # Postgres prints small numbers in JSONB without an exponent: 5e-324 has 326 characters.
 
 Loc = tuple[str | int, ...]
 Pairs = list[tuple[str, object]]
@@ -76,9 +76,9 @@ def _flaw_of_number(number: float) -> str | None:
 
 
 def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc, object]]:
-    """Yield `value` and all values inside it, without recursion, up to both limits.
+    """Yield `value` and the values inside it, without recursion, up to a maximum depth and number.
 
-    The limits are needed, because `value` may be nested 100,000 deep, contain itself, or refer to a few lists
+    The limits are needed, because `value` can be nested 100,000 deep, contain itself, or refer to a few lists
     so often that it expands to 2^32 values.
     """
     found: list[tuple[Loc, object]] = [((), value)]
@@ -148,6 +148,6 @@ def _repeats_in(document: object) -> tuple[FieldError, ...]:
 def _parse_int(digits: str) -> int:
     """Parse at most the first 40 digits.
 
-    A number with more digits exceeds every limit anyway, and Python refuses to parse more than 4,300 digits.
+    A number with more than 40 digits exceeds every limit, and Python refuses to parse more than 4,300 digits.
     """
     return int(digits[:40])

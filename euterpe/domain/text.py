@@ -160,7 +160,7 @@ def display_text(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
     return shown if len(shown) <= longest else f"{shown[:longest]}…"
 
 
-# The length limit for stored messages of other programs and servers, which may be of any length.
+# The length limit for a stored message from another program or server. Such a message can have any length.
 _LONGEST_STORED = 2_000
 
 

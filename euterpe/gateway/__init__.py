@@ -1,1 +1,1 @@
-"""The Redis job gateway: an HTTP API for jobs that live in Redis alone. A bridge joins them with SQL."""
+"""The Redis job gateway: an HTTP API for jobs that live in Redis alone. A bridge makes SQL rows of them."""

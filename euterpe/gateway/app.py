@@ -20,7 +20,7 @@ from euterpe.gateway.middleware import GatewayMiddleware
 from euterpe.gateway.problems import GatewayRefusal, answer_outage, answer_refusal, answer_routing_error
 from euterpe.gateway.service import Authenticate, Gateway, GatewayLimits, NoKeys
 
-_CONNECTIONS = 2  # to Redis, beside that of the event hub
+_CONNECTIONS = 2  # to Redis; the event hub has a further connection
 
 
 def create_app(
@@ -30,7 +30,7 @@ def create_app(
     authenticate: Authenticate | None = None,
     queue: StreamQueue | None = None,
 ) -> Starlette:
-    """Return the gateway over a Redis. Without `authenticate` it asks for no keys, and serves loopback only.
+    """Return the gateway. Without `authenticate`, it requires no API keys and serves only loopback addresses.
 
     `app.state.end_waits()` ends all event streams; any thread may call it.
     """

@@ -22,10 +22,10 @@ from euterpe.gateway.problems import GatewayRefusal
 
 _log = structlog.get_logger(__name__)
 
-# The connection of the XREAD must allow for answers that take longer than this.
+# The longest time that an XREAD blocks. The time limit of the reader's connection must be longer.
 BLOCK_S = 5.0
 _PAGE = 100  # events of one job in one read
-_MOST_WAITING = 2_000  # events that a subscriber has not sent
+_MOST_WAITING = 2_000  # events that were not sent to a client yet
 _MOST_SUBSCRIPTIONS = 5_000
 _UNBLOCK_EVERY_S = 0.002
 _CANCEL_EVERY_S = 0.05
@@ -49,7 +49,7 @@ class Ended(StrEnum):
 
 
 def position_of(event_id: str) -> Position:
-    """Return the position of an event; that before the first event if the text is not an id."""
+    """Return the position of an event. For a malformed id, return the position before the first event."""
     found = _ID.fullmatch(event_id)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -64,7 +64,7 @@ class Subscription:
         self._changed = asyncio.Event()
 
     async def next(self, timeout_s: float) -> Sequence[StreamEvent]:
-        """Return the events that have come; none after `timeout_s`, or when the subscription has ended."""
+        """Return the next events, or nothing if no event arrives in `timeout_s` or the subscription ends."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -88,7 +88,7 @@ class Subscription:
 
 
 class EventHub:
-    """The reader of all events of one process. Use it in one event loop.
+    """The only reader of the event streams in a gateway process. Use it in one event loop.
 
     `reader` must have a single connection: `CLIENT UNBLOCK` with the id of this connection ends an XREAD
     early.
@@ -112,14 +112,14 @@ class EventHub:
 
     async def stop(self) -> None:
         self.end_all()
-        # A cancellation that meets the end of a call of redis-py may be lost in it, so it is repeated.
+        # redis-py may lose a cancellation that arrives just as a call ends, so the cancellation is repeated.
         while tasks := set(self._tasks):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=_CANCEL_EVERY_S)
 
     def end_all(self) -> None:
-        """End all subscriptions, also those that begin later, because the service is stopping."""
+        """End all subscriptions, including later ones, because the service is stopping."""
         self._is_stopping = True
         for subscription in [one for several in self._subscriptions.values() for one in several]:
             subscription.end(Ended.STOPPING)
@@ -164,14 +164,14 @@ class EventHub:
                 if not self._is_down:
                     _log.warning("redis_unavailable", error=word(error), streams=self._count)
                 self._is_down = True
-                await asyncio.sleep(self._retry_s)  # no event is lost: the positions stay
+                await asyncio.sleep(self._retry_s)  # no event is lost, because positions are kept
             else:
                 if self._is_down:
                     _log.info("redis_available", streams=self._count)
                 self._is_down = False
 
     async def _read(self) -> None:
-        """Wait for events of any watched job, and give them to the subscribers that asked for them."""
+        """Wait for events of any watched job, and give them to the subscribers of the job."""
         reader_id = await self._reader.client_id()
         asked = {key: min(one.position for one in some) for key, some in self._subscriptions.items()}
         if not asked:
@@ -188,16 +188,17 @@ class EventHub:
         for key, entries in found or ():
             events = [StreamEvent(event_id, fields) for event_id, fields in entries]
             for subscription in self._subscriptions.get(key, ()):
-                # One that joined during the read at an earlier position would miss events: it is asked next.
+                # A subscription that joined during the read may need earlier events first. The next read
+                # begins at its position.
                 if subscription.position >= asked[key]:
                     subscription.give(events)
 
     async def _unblock(self) -> None:
-        """End the XREAD, which does not know the newest subscriptions."""
+        """End the XREAD, because it does not include the newest subscriptions."""
         self._is_unblocking = True
         try:
             while self._is_stale and self._reader_id is not None:
-                # Redis answers 0 if it has not read the XREAD yet.
+                # Redis may not have received the XREAD yet. It then answers 0, so the call is repeated.
                 await self._client.client_unblock(self._reader_id)
                 await asyncio.sleep(_UNBLOCK_EVERY_S)
         except RedisError as error:
@@ -206,7 +207,7 @@ class EventHub:
             self._is_unblocking = False
 
     async def _check_if_due(self) -> None:
-        """End the subscriptions to event streams that have expired, of which an XREAD says nothing."""
+        """End the subscriptions to event streams that have expired. An XREAD does not report them."""
         now = asyncio.get_running_loop().time()
         if now < self._next_check:
             return

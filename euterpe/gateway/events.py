@@ -70,7 +70,7 @@ def _event_frame(event: StreamEvent) -> bytes:
 
 
 def _expired() -> bytes:
-    """Return the last frame of a stream whose events are gone. It has no `id`: no event is behind it."""
+    """Return the last frame of a stream whose events are gone. It is no event, so it has no `id`."""
     data = {"code": "expired", "message": "the job has expired or was removed"}
     return _frame(
         "error", {"id": None, "type": "error", "ts": _now_ms(), "step": "gateway.events", "data": data}
@@ -78,9 +78,9 @@ def _expired() -> bytes:
 
 
 def _frame(kind: str, document: dict[str, Any]) -> bytes:
-    """Return one SSE frame. A line break in the type, which any writer of the stream may choose, ends it."""
+    """Return one SSE frame. Cut the type at a line break, because writers of the stream choose the type."""
     name = kind.partition("\n")[0].partition("\r")[0]
-    # Escapes keep surrogates and line separators out of the text.
+    # `json.dumps` escapes surrogates and line separators.
     return f"event: {name}\ndata: {json.dumps(document)}\n\n".encode(errors="replace")
 
 

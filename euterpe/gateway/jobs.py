@@ -18,7 +18,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.gateway.problems import GatewayRefusal, not_found
 from euterpe.gateway.service import Gateway, job_in_path
 
-_MOST_BODY_BYTES = MOST_PAYLOAD_BYTES + 16 * 1024  # the payload may have blanks, and more fields beside it
+_MOST_BODY_BYTES = MOST_PAYLOAD_BYTES + 16 * 1024  # room for blanks and for the other fields
 _MOST_REASON_BYTES = 16 * 1024
 _MOST_TTL_S = 30 * 86_400
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -52,7 +52,7 @@ class StreamJobsEndpoint:
             job_id=str(uuid4()),
             task=wanted.task,
             payload=_payload_text(wanted.payload),
-            # The contract's own gateway takes a TTL of 0 or less for none.
+            # The gateway of the contract treats a TTL of 0 or less like a missing TTL.
             ttl_s=max(wanted.ttl_s or 0, 0) or self._gateway.limits.ttl_s,
             idempotency=_idempotency_of(request, requester_id),
             requester_id=requester_id,
@@ -87,7 +87,7 @@ class StreamJobsEndpoint:
         return JSONResponse({"ok": True})
 
     async def _create(self, job: NewStreamJob) -> Created:
-        """Create a job. Repeat the call once if the connection breaks: the job id makes that safe."""
+        """Create a job. If the connection breaks, repeat the call once. The same job id makes this safe."""
         most = self._gateway.limits.max_backlog
         try:
             return await self._gateway.scripts.create(job, most)
@@ -102,7 +102,7 @@ class StreamJobsEndpoint:
 
 
 def _idempotency_of(request: Request, requester_id: str) -> str | None:
-    """Return the idempotency key, which belongs to the requester if the gateway asks for keys."""
+    """Return the idempotency key. If the gateway requires API keys, add the requester to the key."""
     key = request.headers.get("idempotency-key")
     if not key:
         return None

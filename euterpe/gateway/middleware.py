@@ -20,10 +20,10 @@ _HEADERS = (
 
 
 class GatewayMiddleware:
-    """The only middleware. With `checks_host`, requests for other hosts than this one are refused.
+    """The only middleware. With `checks_host`, requests are refused if their `Host` is not a loopback host.
 
-    A gateway without keys trusts all programs of its machine. A page in a browser must not become one by a
-    name of its own that leads to the loopback address (DNS rebinding).
+    A gateway without keys trusts all programs on its machine. A web page must not reach it through a host
+    name that resolves to the loopback address (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, *, checks_host: bool) -> None:

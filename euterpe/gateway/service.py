@@ -16,10 +16,10 @@ _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # without the colon, which separat
 
 
 class Authenticate(Protocol):
-    """The check of a request's key."""
+    """The check of a request's API key."""
 
     async def __call__(self, request: Request, scope: Scope) -> str:
-        """Return the id of the requester, or an empty text if the gateway asks for no keys."""
+        """Return the id of the requester, or an empty text if the gateway requires no keys."""
         ...
 
     def stop(self) -> None:
@@ -41,11 +41,11 @@ class NoKeys:
 class GatewayLimits:
     """The limits of the contract, with its defaults."""
 
-    max_backlog: int = 200  # messages that are pending or wait, from which on jobs are refused
-    ttl_s: int = 3600  # of jobs that name none
+    max_backlog: int = 200  # jobs are refused at this number of pending and waiting messages
+    ttl_s: int = 3600  # the default TTL of jobs
     body_s: float = 30.0  # the longest time for the body of a request to arrive
     beat_s: float = 15.0  # an event stream sends a comment after this time without events
-    check_every_s: float = 15.0  # the pause between two looks for expired event streams
+    check_every_s: float = 15.0  # the pause between two checks for expired event streams
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Gateway:
 
 
 def job_in_path(request: Request) -> str:
-    """Return the job id of the path. Raise the refusal for a job that cannot exist."""
+    """Return the job id in the path. Raise `GatewayRefusal` (404) if no job can have this id."""
     job_id: str = request.path_params["job_id"]
     if not _JOB_ID.fullmatch(job_id):
         raise not_found(job_id[:64])

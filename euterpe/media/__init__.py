@@ -1,5 +1,5 @@
-"""ffmpeg and PyAV in sandboxed child processes: the worker's own process never parses untrusted media.
+"""Run ffmpeg and PyAV in sandboxed child processes. The worker's own process never parses untrusted media.
 
-`source` probes a source, `planning` decides what to make of it, `encoding` runs ffmpeg and checks its files,
-and `sandbox` confines every child process.
+`source` probes a source. `planning` computes the ffmpeg commands for the outputs. `encoding` runs these
+commands and checks the files. `sandbox` confines every child process.
 """

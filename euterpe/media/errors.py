@@ -21,7 +21,7 @@ class MediaError(EuterpeError):
 
     @property
     def is_worker_fault(self) -> bool:
-        """Return whether the machine is to blame and not the job. The first such failures are not charged."""
+        """Return whether the machine is to blame. The first failures of this kind are not charged."""
         return self.code.release is Release.LIMITED
 
     def job_error(self, phase: str) -> JobError:

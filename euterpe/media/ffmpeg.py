@@ -42,7 +42,8 @@ def find_ffmpeg(named: Path | None = None) -> Path:
 def _bundled() -> Path:
     """Return the path of the ffmpeg in the wheel `imageio-ffmpeg`.
 
-    Do not use the wheel's own finder, because it may return any other ffmpeg on the machine, even an old one.
+    Do not use the wheel's own finder, because it can return any other ffmpeg on the machine, even an old
+    ffmpeg.
     """
     carried = sorted(Path(str(files("imageio_ffmpeg"))).glob("binaries/ffmpeg-*"))
     if not carried:

@@ -48,7 +48,8 @@ TEXT_CODECS = (
     "eia_608",
 )  # the names of the formats; some formats have two decoders
 
-# The decoder for each container of a single picture, such as a watermark. A picture in MOV is AVIF.
+# The decoder for each container of a single picture, such as a watermark. AVIF pictures have the container
+# `mov`.
 PICTURE_DECODERS: Mapping[str, str] = MappingProxyType(
     {"png_pipe": "png", "jpeg_pipe": "mjpeg", "webp_pipe": "webp", "gif": "gif", "mov": "libdav1d"}
 )

@@ -120,7 +120,7 @@ class Dialer:
         except OSError as error:
             raise connection_cut_error(limits, error) from None
         finally:
-            # After a successful handshake this has no effect: the wrapped socket now owns the descriptor.
+            # After a successful handshake `close` has no effect: the wrapped socket now owns the descriptor.
             sock.close()
 
 

@@ -90,10 +90,10 @@ class Egress:
             derived.close()
 
     def with_allowed(self, pairs: Iterable[str]) -> "Egress":
-        """Return another egress that may also reach these `host:port` pairs. Closing this egress closes both.
+        """Return another egress that may also reach these `host:port` pairs.
 
-        The other egress has its own idle connections, because this egress must not use a connection that only
-        the wider policy of the other egress allows.
+        Closing this egress also closes the other egress. The other egress has its own idle connections,
+        because this egress must not use a connection that only the wider policy of the other egress allows.
         """
         derived = Egress(
             self._policy.with_allowed(pairs),
@@ -110,8 +110,8 @@ class Egress:
         """Return a copy of this egress whose requests last no longer than `seconds_left()`.
 
         `seconds_left` is called before each request, and may raise to prevent the request. The copy shares
-        the idle connections. Clean-up uses the original egress, which is the attribute `unbounded` of the
-        copy.
+        the idle connections. The attribute `unbounded` of the copy is the original egress, which can clean
+        up after the time is over.
         """
         bounded = copy(self)
         bounded._seconds_left = seconds_left
@@ -164,7 +164,7 @@ class Egress:
         pace: TransferPace | None = None,
         on_wait: OnWait | None = None,
     ) -> Iterator[OpenResponse]:
-        """Yield the streamed response. Raise if it is slower than `RequestLimits` or `pace` allows.
+        """Yield the streamed response. Raise if the response is slower than `RequestLimits` or `pace` allows.
 
         `on_wait` is called during waits for the response, and may raise to end the request.
         """
@@ -211,7 +211,8 @@ class Egress:
             target.url,
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in lines.items()],
             content=content,
-            extensions={"timeout": {"read": limits, "write": limits}},  # httpcore passes `limits` on
+            # httpcore passes the limits to the stream.
+            extensions={"timeout": {"read": limits, "write": limits}},
         )
         connection = self._idle.take(target.origin) or self._connect(target, limits)
         with _translate_errors(limits):
@@ -269,7 +270,7 @@ def _sized(chunks: Iterable[bytes], size: int, limits: RequestLimits) -> Iterato
         yield chunk
     if sent != size:
         raise ValueError(f"a body of {size} bytes was announced, and {sent} came")
-    limits.turn()  # from here on, the wait is for the response
+    limits.turn()  # from now on, this process waits for the response
 
 
 def _headers(response: httpcore.Response) -> dict[str, str]:

@@ -24,8 +24,8 @@ class RequestLimits:
     """The limits of one request: a fixed deadline, a byte limit and a minimum pace.
 
     In every `idle_s` seconds of waiting for the peer, the request must move at least 1 KiB per second on
-    average. As soon as it has moved this many bytes, the count restarts. Time that this process itself needs
-    between two waits, for its disk or an encoder, does not count.
+    average. As soon as it has moved `idle_s` × 1 KiB, the waiting time and the bytes are counted from zero
+    again. Time that this process itself needs between two waits, for its disk or an encoder, does not count.
 
     `on_wait` is called every `tick_s` seconds of a wait for the response. It may raise to end the request.
     """
@@ -73,9 +73,10 @@ class RequestLimits:
             self.turn()
 
     def ticks(self) -> Iterator[float]:
-        """Begin a wait, and yield the lengths of its parts. Between two parts, call `on_wait`.
+        """Begin a wait. Yield the number of seconds for which the caller may block, one part after another.
 
-        Raise when the wait has taken as long as it may.
+        Before each further part, this generator calls `on_wait`. The generator raises when the wait has
+        reached its limit.
         """
         left = self.begin_wait()
         while self._on_wait is not None and left > self._tick_s:
@@ -118,7 +119,7 @@ class RequestLimits:
                 transfer.add(self.clock() - began, 0)
 
     def timeout(self) -> EgressTimeout:
-        """Return the error for a wait that moved no byte, and add the wait to the pace of the transfer."""
+        """Return the error for a wait that moved no byte, and count the wait in the pace of the transfer."""
         if self._transfer is not None:
             self._transfer.add(self.clock() - self._began, 0)
             if self._transfer.is_too_slow:

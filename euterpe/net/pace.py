@@ -12,7 +12,10 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True)
 class MinimumPace:
-    """The bytes that a transfer must move in each window of waiting. `bytes_per_s=0` disables the check."""
+    """The minimum average rate of a transfer, in each `window_s` seconds of waiting.
+
+    `bytes_per_s=0` disables the check.
+    """
 
     bytes_per_s: int = MIN_BYTES_PER_SECOND
     window_s: float = WINDOW_S
@@ -21,9 +24,9 @@ class MinimumPace:
 class TransferPace:
     """The bytes that one transfer has moved, and the time that it has waited for the other side.
 
-    Time that this process itself needs, for its disk or an encoder, does not count. A window ends as soon as
-    the transfer has moved the bytes that are due in the window, so that one fast second does not make up for
-    a slow hour. Thread-safe.
+    Time that this process itself needs, for its disk or an encoder, does not count. A window of `window_s`
+    seconds ends early, as soon as the transfer has moved the bytes that are due in the window. So one fast
+    second does not make up for a slow hour. Thread-safe.
     """
 
     def __init__(self, minimum: MinimumPace | None = None) -> None:

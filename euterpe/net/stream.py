@@ -17,7 +17,7 @@ _MAX_AGE_S = 60.0
 
 
 class GuardedStream(httpcore.NetworkStream):
-    """A socket whose every wait obeys the `RequestLimits` of the request.
+    """A socket that applies the `RequestLimits` of the request to each wait.
 
     httpcore passes these limits to `read` and `write` as `timeout`.
     """
@@ -25,7 +25,7 @@ class GuardedStream(httpcore.NetworkStream):
     def __init__(self, sock: socket.socket, clock: Clock = time.monotonic) -> None:
         self._sock, self._clock = sock, clock
         self._dialled = clock()
-        self._head: bytes | None = None  # the head of the request that is being written
+        self._head: bytes | None = None  # the head of a request, until the next write sends it
 
     def read(self, max_bytes: int, timeout: Any = None) -> bytes:
         limits: RequestLimits = timeout
@@ -46,7 +46,7 @@ class GuardedStream(httpcore.NetworkStream):
         """Keep the head of the request and send it together with the next write.
 
         This saves a system call, and each such call is a quarter of the work of a small request. Another
-        write always follows the head, because httpcore writes the end of every request, even if it is empty.
+        write always follows the head, because httpcore ends each request with a write, which may be empty.
         """
         if self._head is None:
             self._head = buffer

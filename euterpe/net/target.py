@@ -21,9 +21,9 @@ _PORTS = {"http": 80, "https": 443}
 @dataclass(frozen=True)
 class Target:
     scheme: str
-    host: str  # lower case, without brackets and without a trailing dot
+    host: str  # the host in lower case, without brackets and without a trailing dot
     port: int
-    path: str  # with the query, as it is sent
+    path: str  # the path with the query, as sent to the server
 
     @classmethod
     def parse(cls, url: str) -> "Target":

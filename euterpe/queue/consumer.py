@@ -1,4 +1,4 @@
-"""A consumer: it reserves jobs of one queue, runs the handler, and keeps the lease meanwhile."""
+"""A consumer: it reserves jobs of one queue, runs the handler, and sends heartbeats meanwhile."""
 
 import json
 import signal
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 _LOST = (NotActive, TokenMismatch)
-# The heartbeats per timeout: two may fail before the lease expires.
+# The number of heartbeats per timeout of a job. Two heartbeats may fail before the lease expires.
 _BEATS_PER_TIMEOUT = 3
 _FORGET_INTERVAL_S = 60.0
 _FORGET_BATCH = 1_000
-# Without drain, the pause before a stop is seen while a handler runs.
+# While a handler runs, a consumer that stops without draining checks for the stop at this interval.
 _LOOK_EVERY_S = 0.05
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -32,8 +32,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class JobContext:
     """The argument of a handler.
 
-    `must_stop` is set when the lease is lost or when the consumer stops without draining. Another consumer
-    may run the job then, so the handler should end soon; its result is dropped.
+    `must_stop` is set when the lease is lost, or when the consumer stops without draining. Then another
+    consumer may run the job. So the handler should end soon, and its result is dropped.
     """
 
     queue: str
@@ -73,7 +73,7 @@ class _Lease(TypedDict):
 
 
 class _Run:
-    """A call of the handler in its own thread, so that the caller can keep the lease, and can leave."""
+    """A call of the handler in its own thread. The consumer can stop without waiting for this call."""
 
     def __init__(self, handler: Callable[[JobContext], object], context: JobContext) -> None:
         self._handler, self.context = handler, context
@@ -109,7 +109,7 @@ class Consumer:
         self._due: dict[str, float] = {}
 
     def run(self, *, handle_signals: bool) -> None:
-        """Consume jobs until the stop. A database that is away for a while does not end the consumer."""
+        """Consume jobs until the stop. A temporary outage of the database does not end the consumer."""
         with self._stopped_by_signals(handle_signals), closing(self._queue.listen()) as listener:
             while not self._stop.is_set():
                 try:
@@ -117,7 +117,7 @@ class Consumer:
                     if found is not None:
                         self._process(found)
                 except StoreUnavailable as error:
-                    # A job whose end could not be written is reaped, and runs again.
+                    # If the end of a job could not be written, the job is reaped, and runs again.
                     _log.warning("queue_unavailable", queue=self._name, error=str(error))
                     self._stop.wait(jittered(self._pace.poll_interval_s))
                     continue
@@ -168,7 +168,7 @@ class Consumer:
             _log.warning("queue_lease_lost", queue=self._name, job_id=job.job_id, error=str(error))
 
     def _keep_lease(self, run: _Run, beat_every_s: float) -> bool:
-        """Send heartbeats until the handler ends. Return whether its result counts."""
+        """Send heartbeats until the handler ends. Return whether to report its result."""
         longest_wait_s = beat_every_s if self._drain else min(beat_every_s, _LOOK_EVERY_S)
         beat_at = time.monotonic() + beat_every_s
         while not run.ended.wait(max(0.0, min(longest_wait_s, beat_at - time.monotonic()))):
@@ -193,7 +193,7 @@ class Consumer:
             _log.warning("queue_heartbeat_failed", queue=self._name, job_id=context.job_id, error=str(error))
 
     def _report(self, run: _Run, timeout_s: float) -> None:
-        """Ack the job. Repeat this during an outage, for as long as a lease lasts."""
+        """Ack the job. During an outage of the database, retry for the duration of a lease."""
         lease = _lease(run.context)
         until = time.monotonic() + timeout_s
         error = None if run.error is None else f"{type(run.error).__name__}: {run.error}"

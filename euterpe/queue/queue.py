@@ -77,7 +77,7 @@ class Queue:
 
     @staticmethod
     def queue_base(queue: str) -> str:
-        """Return the name in braces, which is the prefix of OmniQ's keys."""
+        """Return the queue's name in braces. OmniQ's keys in Redis begin with this text."""
         return f"{{{_name(queue)}}}"
 
     @staticmethod
@@ -107,8 +107,8 @@ class Queue:
     ) -> str:
         """Publish a job, and return its id after the commit.
 
-        A `job_id` that the queue knows already is the same job, which stays as it is. `group_limit` sets the
-        limit of a new group; a group without a limit runs one job at a time.
+        If the queue already has a job with this `job_id`, this job stays unchanged, and no job is added.
+        `group_limit` sets the limit of a new group. A group without a limit runs one job at a time.
         """
         job = NewQueueJob(
             queue=_name(queue),
@@ -125,7 +125,7 @@ class Queue:
         return job.job_id
 
     def reserve(self, *, queue: str, now_ms_override: int = 0) -> ReservedJob | Paused | None:
-        """Claim the job that is due longest; return None if no job is ready."""
+        """Claim the job that became due first; return None if no job is ready."""
         found = self._calls.reserve(_name(queue), _checked(now_ms_override))
         if found is None:
             return None
@@ -143,9 +143,10 @@ class Queue:
         )
 
     def heartbeat(self, *, queue: str, job_id: str, lease_token: str, now_ms_override: int = 0) -> int:
-        """Extend the lease to the job's timeout from now; return its new end as `lock_until_ms`.
+        """Extend the lease by one timeout of the job, counted from now. Return its new end in milliseconds.
 
-        Like both acks, raise NotActive if nobody owns the job, and TokenMismatch if another claim owns it.
+        Raise NotActive if nobody owns the job, and TokenMismatch if another claim owns it. `ack_success` and
+        `ack_fail` raise the same errors.
         """
         with self._clock.at(_checked(now_ms_override)):
             return self._reports.heartbeat(QueueLease(_name(queue), job_id, lease_token))
@@ -163,7 +164,7 @@ class Queue:
         error: str | None = None,
         now_ms_override: int = 0,
     ) -> AckFailResult:
-        """End the attempt; return `("RETRY", due_ms)`, or `("FAILED", None)` after the last attempt."""
+        """End a failed attempt; return `("RETRY", due_ms)`, or `("FAILED", None)` after the last attempt."""
         end = QueueAttemptEnd(QueueLease(_name(queue), job_id, lease_token), has_failed=True, error=error)
         due_ms = self._calls.end(end, _checked(now_ms_override))
         return ("FAILED", None) if due_ms is None else ("RETRY", due_ms)
@@ -171,23 +172,23 @@ class Queue:
     # -- maintenance, which `consume` does by itself
 
     def promote_delayed(self, *, queue: str, max_promote: int = 1000, now_ms_override: int = 0) -> int:
-        """Let delayed jobs that are due be reserved; return how many."""
+        """Make delayed jobs that are due ready for `reserve`; return their number."""
         with self._clock.at(_checked(now_ms_override)):
             return self._maintenance.promote(_name(queue), max_promote)
 
     def reap_expired(self, *, queue: str, max_reap: int = 1000, now_ms_override: int = 0) -> int:
-        """Take jobs from owners whose lease has expired; return how many. The lost attempt counts."""
+        """Take jobs from owners whose lease has expired; return their number. Lost attempts are charged."""
         with self._clock.at(_checked(now_ms_override)):
             return self._maintenance.reap(_name(queue), max_reap)
 
     def forget_finished(self, *, older_than_ms: int, max_forget: int = 1000) -> int:
-        """Delete finished jobs of all queues that ended before this time; return how many."""
+        """Delete jobs of all queues that ended more than `older_than_ms` ago; return their number."""
         return self._finished.forget(older_than_ms, max_forget)
 
     # -- pauses
 
     def pause(self, *, queue: str) -> str:
-        """Let `reserve` grant no job of this queue; return `"OK"`. Running jobs go on."""
+        """Stop `reserve` from granting jobs of this queue; return `"OK"`. Running jobs continue."""
         self._pauses.pause(_name(queue))
         return "OK"
 
@@ -218,10 +219,11 @@ class Queue:
     ) -> None:
         """Run jobs one after the other until `stop` is set, or until SIGTERM or SIGINT arrives.
 
-        The handler runs in a thread of its own, and this thread sends the heartbeats. A handler that returns
-        acks success; a handler that raises acks a failure. With `drain`, the current job is finished first;
-        without, this returns at once and another consumer gets the job when its lease has expired. Signals
-        are only handled if this is the main thread. None for `keep_finished_s` deletes no finished jobs.
+        The handler runs in its own thread, and the calling thread sends the heartbeats. If the handler
+        returns, the job succeeds; if it raises, the attempt fails. With `drain`, a stop lets the current job
+        finish. Without `drain`, a stop ends this call at once, and another consumer gets the job after its
+        lease has expired. Signals are handled only if the caller is the main thread. If `keep_finished_s` is
+        None, no finished jobs are deleted.
         """
         pace = Pace(
             poll_interval_s=poll_interval_s,

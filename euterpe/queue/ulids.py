@@ -1,4 +1,4 @@
-"""ULIDs: 26 characters, of which the first ten are the time. Those that one process makes always ascend."""
+"""ULIDs: 26 characters, of which the first ten encode the time. The ULIDs of a process always ascend."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ class _Last:
     def next(self) -> int:
         random = int.from_bytes(os.urandom(_RANDOM_BITS // 8))
         with self._lock:
-            # Within a millisecond, or if the clock steps back, count on from the last value.
+            # In the same millisecond, or after the clock was set back, use at least the last value plus one.
             self._value = max(time.time_ns() // 1_000_000 << _RANDOM_BITS | random, self._value + 1)
             return self._value
 
@@ -28,7 +28,7 @@ def _reset_last() -> None:
     _last = _Last()
 
 
-# Without this reset a forked child that counts on would make the ids of its parent.
+# Without this reset, a forked child would continue from the last value of its parent and make the same ids.
 os.register_at_fork(after_in_child=_reset_last)
 
 

@@ -47,7 +47,7 @@ class BackgroundLoop:
         return self._stopping.wait(seconds)
 
     def begin_stop(self) -> None:
-        """Let the loop end after the current call of `run_once`. The caller must wake a call that waits."""
+        """Let the loop end after the current call of `run_once`. If `run_once` waits, wake it."""
         self._stopping.set()
 
     def stop(self) -> None:

@@ -36,7 +36,7 @@ def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> str:
-    """Return the command that installs into this Python's environment, even if another one is active."""
+    """Return the command that installs into this Python's environment. Another environment may be active."""
     python = shlex.quote(sys.executable)
     if installed is not None and (installed.read_text("INSTALLER") or "").strip() == "uv":
         return f"uv pip install --python {python}"  # uv creates environments without pip

@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 PART = 16 * 1024 * 1024
 # A file below this size is sent in one request when it is published. An early upload would take three
 # requests, which cost three times as much, and would save less than 0.25 s at 20 MB/s. Besides, S3 accepts no
-# smaller parts.
+# parts below 5 MiB.
 LEAST_EARLY = 5 * 1024 * 1024
 _MAX_PARTS = 10_000
 # The errors that a store may return when it no longer has the parts or blocks of an upload.
@@ -176,7 +176,7 @@ class BucketDestination:
     def check(self, name: str, stored: Stored) -> None:
         found = self._read_state(name)
         if found is UNKNOWN:
-            return  # these credentials may write but not read
+            return  # these credentials permit writes, but no reads
         if not is_same(found, stored):
             raise (self._owner or Owner("", 0)).differs(self._prefix + name, found)
 
@@ -231,8 +231,8 @@ class BucketDestination:
             try:
                 identity = upload.publish(found, conditional=self._is_conditional)
             except Changed:
-                # There is an object of this name, so the next names probably have objects, too: read their
-                # states first.
+                # An object of this name exists, so objects of the next names probably exist, too. From now
+                # on, read the state of each object first.
                 self._reads_first = True
             except ConditionsUnsupported:
                 self._reads_first, self._is_conditional = True, False
@@ -251,7 +251,7 @@ class BucketDestination:
         return None if found is None else found.identity
 
     def _read_state(self, name: str) -> ObjectState | None:
-        """Return the state of an object, None if there is no object, or UNKNOWN if we may not read it."""
+        """Return the state of an object, None if there is no object, or UNKNOWN if reads are forbidden."""
         where, request = self._prefix + name, ObjectRequest("HEAD", self._client.path(self._key + name))
 
         def head() -> ObjectState | None:
@@ -268,7 +268,7 @@ class BucketDestination:
 def _abort(upload: Upload) -> None:
     try:
         upload.abort()
-    except StorageError as error:  # the caller reports the error that came before the abort
+    except StorageError as error:  # do not raise: the caller reports the error that caused the abort
         _log.warning("upload_left", where=upload.target.where, code=error.code)
 
 

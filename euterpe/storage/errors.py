@@ -10,7 +10,7 @@ from euterpe.domain.retry import JobError, classify_status
 
 
 class SideCode(StrEnum):
-    """Kinds of storage errors that may occur both for a source and for an output.
+    """Kinds of storage errors that can occur for a source and for an output.
 
     For each kind there are two error codes: one for the source and one for the output.
     """
@@ -46,7 +46,7 @@ class StorageError(EuterpeError):
     ) -> None:
         super().__init__(message)
         self.code, self.side, self._retry_override = code, side, retry_override
-        self.status, self.reason = status, reason  # from the store's response, if any
+        self.status, self.reason = status, reason  # the values in the store's response, if it responded
         self.retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
 
     @property
@@ -62,10 +62,10 @@ class StorageError(EuterpeError):
 
 
 class MissingStorage(StorageError):
-    """This process may not use a folder or an endpoint that a job needs, or the folder does not exist here.
+    """The settings do not allow a folder or an endpoint that a job needs, or the folder does not exist here.
 
-    The API has accepted the folder and the endpoint, so a worker with other settings may be able to run the
-    job. `released_as` is the code of the job while it waits for such a worker. `code` is its code if no
+    The API has accepted the folder and the endpoint, so a worker with other settings can perhaps run the job.
+    `released_as` is the code of the job while it waits for such a worker. `code` is the code of the job if no
     worker can run it.
     """
 
@@ -88,9 +88,9 @@ class StorageUnreachable(StorageError):
 
 # S3 returns these codes with status 400.
 _STALE_CREDENTIALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-# Reasons of S3 after which a retry may succeed. S3 returns NoSuchUpload with 404 when a client repeats the
-# completion of an upload because the first response was lost. S3 refuses one of two concurrent conditional
-# writes with ConditionalRequestConflict.
+# Error codes of S3 after which a retry can succeed. S3 returns NoSuchUpload with 404 when a client repeats
+# the completion of an upload because the first response was lost. S3 refuses one of two concurrent
+# conditional writes with ConditionalRequestConflict.
 _PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload", "ConditionalRequestConflict"})
 
 _NOT_FOUND = {

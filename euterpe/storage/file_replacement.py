@@ -1,4 +1,4 @@
-"""Replace a file by an atomic rename without a lock, so that a stopped worker does not block others.
+"""Replace a file by an atomic rename without a lock, so that a stopped worker blocks no other worker.
 
 The worker first links the new file under a name that contains the claim (`.euterpe-JOB-CLAIM-….part`), then
 checks the fence, and then renames the file. Before a later claim of the same job publishes, it removes the
@@ -22,7 +22,7 @@ from euterpe.storage.publication import ObjectState, Owner, conflict, is_same
 from euterpe.storage.transfer import Stored
 
 _PART = re.compile(r"\.euterpe-(?P<job>[0-9A-Za-z-]{1,64})-(?P<claim>[0-9]{1,18})-[0-9a-f]{16}\.part")
-_PUBLISHER = "user.euterpe.published"  # an extended attribute: the job's id and the SHA-256
+_PUBLISHER = "user.euterpe.published"  # the extended attribute with the job's id and the SHA-256
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PUBLISH_TRIES = 3
 # Errors of os.link() on file systems without hard links.
@@ -56,8 +56,8 @@ class FileReplacement:
 
     def __init__(self, owner: Owner | None) -> None:
         self._owner = owner
-        self._cleared: set[tuple[int, int]] = set()  # folders, by device and inode
-        self._clearing = threading.Lock()  # held while one thread clears a folder, so that no other publishes
+        self._cleared: set[tuple[int, int]] = set()  # device and inode of each cleared folder
+        self._clearing = threading.Lock()  # while a thread clears a folder, publications wait for this lock
 
     def part_name(self) -> str:
         job, claim = (self._owner.job_id, self._owner.claim_version) if self._owner else ("none", 0)
@@ -76,7 +76,10 @@ class FileReplacement:
     def publish(
         self, part: Part, name: str, where: str, sha256: str, before_publish: Callable[[], None]
     ) -> None:
-        """Check the fence and rename the new file. Raise `output_conflict` if others keep changing `name`."""
+        """Check the fence and rename the new file.
+
+        Raise `output_conflict` if other writers change `name` during each try.
+        """
         for _ in range(_PUBLISH_TRIES):
             found = self._read_state(part.folder, name, part)
             if self._owner is not None:

@@ -104,7 +104,7 @@ class FileDestination:
         on_chunk: OnChunk,
         sent: SentFile | None = None,
     ) -> Stored:
-        del content_type, sent  # a file system stores no content type, and nothing is sent early
+        del content_type, sent  # a file system stores no content type, and no file is sent early
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
         outgoing = Outgoing(file, on_chunk)
@@ -129,7 +129,7 @@ class FileDestination:
     def _part(self, where: str, folder: int) -> Iterator[Part]:
         """Yield a new file, and remove its part name at the end.
 
-        A published file then has another name, so this does not delete the published file.
+        A published file has been renamed, so the removal of the part name does not delete the published file.
         """
         name = self._replacement.part_name()
         with _translated(where, "output"):
@@ -147,7 +147,7 @@ def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tu
     path = path_of(url)
     root = policy.root_of(path)
     if root is None:
-        advice = f"{ROOT_ADVICE} on the worker"  # the API has its own roots
+        advice = f"{ROOT_ADVICE} on the worker"  # the API may allow other roots
         raise MissingStorage(ErrorCode.STORAGE_ROOT_MISSING, f"{url}: {advice}", side=side)
     if root == path or ".." in path.parts:
         raise StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{url}: {ROOT_ADVICE}", side=side)
@@ -178,14 +178,14 @@ def _open_root(where: str, side: Side, root: Path) -> int:
         here = (SideCode.NOT_FOUND.for_side(side), SideCode.FORBIDDEN.for_side(side))
         if error.code not in (*here, ErrorCode.FILE_OUTSIDE_ROOTS):
             raise
-    # For example, the share is not mounted on this machine.
+    # The root is missing or not readable, for example because the share is not mounted on this machine.
     raise MissingStorage(
         ErrorCode.STORAGE_ROOT_MISSING, f"{where}: the worker cannot open the operator's folder", side=side
     )
 
 
 def require_root(policy: StoragePolicy, url: str, side: Side) -> None:
-    """Raise `MissingStorage` if this process may not use the folder of the URL, or cannot find it."""
+    """Raise `MissingStorage` if the settings forbid the folder of the URL, or if its root does not exist."""
     root, _ = _below_a_root(policy, url, side)
     os.close(_open_root(url, side, root))
 
@@ -259,5 +259,5 @@ def os_error_as_storage_error(where: str, side: Side, error: OSError) -> Storage
             # Other credentials do not help, because a person must change the permissions of the file.
             code, problem = SideCode.FORBIDDEN.for_side(side), f"{where}: {error.strerror}"
             return StorageError(code, problem, side=side, retry_override=RetryClass.PERMANENT)
-        case _:  # a failing disk, an unavailable server, no file descriptors or memory left
+        case _:  # for example a failing disk, an unavailable server, or a lack of file descriptors or memory
             return StorageUnreachable(where, str(error.strerror), side=side)

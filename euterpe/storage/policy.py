@@ -114,7 +114,7 @@ def _lacks_credentials(loc: tuple[str | int, ...], url: str, spec: JobSpec) -> b
 
 
 class GivenCredentials(NamedTuple):
-    """Credentials of a job, their place in the document, and the first side that uses them."""
+    """Credentials of a job, their place in the document, and the side (source or output) that uses them."""
 
     loc: tuple[str, ...]
     side: Side

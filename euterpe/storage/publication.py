@@ -8,19 +8,22 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.storage.errors import StorageError
 from euterpe.storage.transfer import Stored
 
-# HTTP dates are rounded to whole seconds. So an object from the same second as the start of the attempt may
-# be older than the attempt.
+# HTTP dates are rounded to whole seconds, so the age of an object can be wrong by up to a second. An object
+# that seems to be younger than the attempt by less than this time can be older than the attempt.
 _GRAIN_S = 1.0
 
 
 @dataclass(frozen=True)
 class ObjectState:
-    """An object's state as its store reports it. If `identity` is None, the object may or may not exist."""
+    """An object's state as its store reports it.
+
+    If `identity` is None, it is unknown whether the object exists.
+    """
 
     identity: str | None  # generation, ETag, or a file's inode, time and size; it changes with the content
     size: int | None = None
     job_id: str | None = None  # the Euterpe job that published the object, if any
-    age_s: float | None = None  # by the store's own clock
+    age_s: float | None = None  # the age of the object by the store's own clock
     sha256: str | None = None  # recorded by Euterpe, if Euterpe published the object
 
 
@@ -66,8 +69,8 @@ class Owner:
 
         An older object is replaced, so that a job may run again with the same output prefix. Two jobs that
         make the same bytes do not conflict either, because both report their output correctly. For a job that
-        is not in this database, compare the age of the object, by the store's clock, with the age of the
-        attempt, by our clock. Ages are compared because clock skew has no effect on them.
+        is not in this database, compare two ages: the age of the object by the store's clock, and the age of
+        the attempt by our clock. Clock skew has no effect on ages.
         """
         if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return

@@ -28,9 +28,9 @@ class ParallelFetch:
     # Ranges are used only if the front request alone would need at least this long for the rest of the
     # source. A fast store needs no parallel requests.
     from_s: float = 1.0
-    # Ranges are used only if the front request alone would need at least this many request latencies for the
-    # rest of the source. `rclone serve s3` computes the hash of the object before each response: with a
-    # request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
+    # Ranges are used only if the front request alone would need at least this many times the latency of a
+    # request for the rest of the source. `rclone serve s3` computes the hash of the object before each
+    # response: with a request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
     from_latencies: float = 2.0
     # The time for measuring the speed of the front request before the first range.
     settle_s: float = 0.25
@@ -41,8 +41,8 @@ class ParallelFetch:
     # The time that the front request waits for a range that the front has reached. After that, the front
     # request fetches the rest of the range itself.
     patience_s: float = 1.0
-    # The threads pause when the caller has not yet counted this many fetched bytes, because the caller checks
-    # the free disk space when it counts.
+    # The threads pause when this many fetched bytes are not counted yet. The caller counts the bytes, and
+    # checks the free disk space after each count.
     most_uncounted_bytes: int = 32 * _MIB
 
 
@@ -130,7 +130,7 @@ class RangeReaders:
     def collect(self, of_front: int) -> int:
         """Return how many bytes arrived since the last call.
 
-        `of_front` is how many of these bytes the front request fetched.
+        The front request has fetched `of_front` of these bytes.
         If a thread failed for a reason other than an error of the store, raise that thread's error.
         """
         if self._error is not None:

@@ -1,17 +1,19 @@
 """Decide which bytes of a source each request fetches. Pure: no I/O, no clock, no threads.
 
 The front request reads the source from its beginning. The front is the position that it has reached. Ranges
-are taken from the end of the missing bytes, so that the front request lasts as long as possible: when a
-signed URL expires, only requests that were sent before can continue. For the same reason, the first ranges
-are large.
+are taken from the end of the missing bytes, so that the front request lasts as long as possible. When a
+signed URL expires, the requests under way can continue, but no new request can begin. For the same reason,
+the first ranges are large.
 """
 
 from dataclasses import dataclass
 
-# The minimum length of a range. The front request reads fewer bytes in less time than another request takes.
+# The minimum length of a range. The front request reads fewer bytes than this in less time than a new request
+# takes.
 _LEAST_BYTES = 256 * 1024
-# If a connection's share of the rest is below this length, a range is half of the rest, but at most this
-# long. Otherwise a slow front request would have too much left to read at the end.
+# A new range is one connection's share of the missing bytes. If the share is smaller than this length, the
+# range is half of the missing bytes, but at most this length. With smaller ranges, a slow front request would
+# have too much to read at the end.
 _SMALL_BYTES = 1024 * 1024
 # The assumed size of a source whose size is not announced.
 _ENDLESS = 1 << 62
@@ -24,7 +26,7 @@ class ByteRange:
     start: int
     end: int
     done: int = 0
-    is_held: bool = True  # whether a thread fetches the range
+    is_held: bool = True  # True while a thread fetches the range
 
     @property
     def next(self) -> int:
@@ -70,7 +72,7 @@ class RangeSchedule:
         return True
 
     def revoke_next(self) -> None:
-        """Revoke the range that the front has reached, and move the front to the next byte of this range."""
+        """Revoke the range at the front, and move the front to the first missing byte of this range."""
         if self._ranges and self._ranges[0].start == self.front:
             self._ranges[0].is_held = False
             self.pass_ranges()

@@ -135,7 +135,7 @@ class SignedDestination:
         on_chunk: OnChunk,
         sent: SentFile | None = None,
     ) -> Stored:
-        del sent  # nothing is sent early
+        del sent  # no file is sent early
         if name not in self._urls:
             raise StorageError(
                 ErrorCode.OUTPUT_NOT_FOUND, f"output.urls has no URL for {name}: add it", side="output"

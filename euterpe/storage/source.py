@@ -25,7 +25,7 @@ class _Fetch:
     on_chunk: OnChunk
 
     def count(self, of_front: int = 0) -> None:
-        """Report all new bytes of the file. `of_front` is how many of them the front request fetched."""
+        """Report all new bytes of the file. The front request has fetched `of_front` of these bytes."""
         self.on_chunk(self.ranges.collect(of_front))
 
 
@@ -66,8 +66,9 @@ class SourceObject:
                 self._fetch(_Fetch(file, max_bytes, ranges, on_chunk))
             except StorageError as error:
                 if error.code is ErrorCode.SOURCE_CHANGED and file.has_ranges:
-                    # A single request would have continued with the old object, so the requester must not see
-                    # an error because of our ranges. Fetch the new object in another attempt.
+                    # Without ranges, a single request would have continued with the old object, so the
+                    # requester must not see an error because of our ranges. Fetch the new object in another
+                    # attempt.
                     raise error.with_class(RetryClass.TRANSIENT) from None
                 raise
         if file.front == 0:
@@ -138,7 +139,7 @@ class SourceObject:
         try:
             found = self._reader.stat()
         except StorageError:
-            return  # the URL may have expired since the last range
+            return  # the check is not possible, for example because the URL has expired
         self._check_unchanged(expect, found)
 
     def _check_unchanged(self, expect: ObjectInfo, found: ObjectInfo) -> None:
@@ -150,9 +151,9 @@ class SourceObject:
                 )
 
     def _not_resumed(self, broken: StorageUnreachable) -> StorageError:
-        """Return the error for a broken fetch without an ETag: the rest may belong to another object.
+        """Return the error for a broken fetch of a source without an ETag.
 
-        The next attempt fetches the source from its first byte.
+        The missing bytes may belong to another object, so the next attempt begins with the first byte.
         """
         problem = str(broken).removeprefix(f"{self._reader.where}: ")
         return StorageError(

@@ -14,7 +14,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class EndBytes:
-    """The bytes to read. The index of a film is at one of the two ends, and takes 2 MiB per hour."""
+    """The number of bytes to read at each end of a source.
+
+    The index of a film is at one of the two ends, and takes 2 MiB per hour.
+    """
 
     front: int = 32 * _MIB
     back: int = 16 * _MIB

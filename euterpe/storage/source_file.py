@@ -64,7 +64,7 @@ class SourceFile:
             )
 
     def append(self, chunk: bytes) -> bool:
-        """Write the next bytes at the front. Return False when the next byte belongs to a range."""
+        """Write the next bytes of the front request. Return False if this request must stop."""
         with self._changed:
             own = chunk[: self._schedule.limit - self.front]
             write_at(self._descriptor, own, self.front)
@@ -81,7 +81,7 @@ class SourceFile:
             return self._changed.wait_for(self._schedule.pass_ranges, seconds)
 
     def revoke_next(self) -> None:
-        """Revoke the range that the front has reached, so that the front request fetches the rest."""
+        """Revoke the range at the front. The front request then fetches the missing bytes of this range."""
         with self._changed:
             self._schedule.revoke_next()
             self._changed.notify_all()

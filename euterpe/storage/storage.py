@@ -47,7 +47,7 @@ class Storage:
         self.least_early_bytes = least_early_bytes  # a smaller file is sent only when it is published
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
-        """Return a copy for one attempt, which limits the time of each request (`Egress.bounded`)."""
+        """Return a copy for one attempt. The copy limits the time of each request (`Egress.bounded`)."""
         bounded = copy(self)
         bounded._egress, bounded._stores = (
             egress.bounded(seconds_left) for egress in (self._egress, self._stores)

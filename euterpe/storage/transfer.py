@@ -23,8 +23,8 @@ T = TypeVar("T")
 OnChunk = Callable[[int], None]
 
 CHUNK = 1024 * 1024
-# Fewer new bytes than this do not count as progress, because with a few bytes per request the transfer would
-# never end.
+# Fewer new bytes than this do not count as progress. Otherwise, with a store that sends a few bytes per
+# request, the transfer would never end.
 _LEAST_PROGRESS = 64 * 1024
 _STRONG_ETAG = re.compile(r'"[!#-~]{1,256}"')
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: do not wait for a FIFO
@@ -93,8 +93,8 @@ class RangeReader(Reader, Protocol):
     ) -> AbstractContextManager[Iterator[bytes]]:
         """Yield the bytes from `start` to before `end` of the object that `expect` describes.
 
-        Raise `SOURCE_CHANGED` when the headers announce another range or object. `pace` does not count the
-        bytes.
+        Raise `SOURCE_CHANGED` when the headers announce another range or object. `pace` does not count
+        these bytes.
         """
         ...
 
@@ -103,9 +103,10 @@ class SentFile(Protocol):
     """A file that was sent to a store and is not visible yet. Publish it by `put`, or else call `abort`."""
 
     def abort(self, newest: "UploadDestination | None" = None) -> None:
-        """Remove the bytes from the store. Do nothing if they are published.
+        """Remove the bytes from the store. Do nothing if the file is published.
 
-        Use the credentials of `newest`, which is the same destination, if they may be newer.
+        `newest` is the same destination with credentials that may be newer. If `newest` is given, use its
+        credentials.
         """
         ...
 
@@ -135,9 +136,9 @@ class UploadDestination(Protocol):
         """Send `file` and make it visible as `name`, completely or not at all.
 
         If `sent` has exactly the bytes of `file`, they are published and not sent again. `before_publish` is
-        called immediately before the step that makes the object visible, which is the last request, or the
-        last chunk of a request to a signed URL. If it raises, `name` stays unchanged. A retry calls both
-        callbacks again, but `on_chunk` counts no byte twice.
+        called immediately before the step that makes the object visible. This step is the last request, or
+        the last chunk of a request to a signed URL. If `before_publish` raises, `name` stays unchanged. A
+        retry calls `before_publish` and `on_chunk` again, but `on_chunk` counts no byte twice.
         """
         ...
 
@@ -157,7 +158,7 @@ class Outgoing:
 
     @cached_property
     def sha256(self) -> str:
-        """Return the hash of the whole file. The metadata of the object needs it before the upload."""
+        """Return the hash of the file, which is metadata of the object and so is needed before the upload."""
         digest = sha256()
         with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):

@@ -68,7 +68,7 @@ class DuplicateSource(StoreError):
 class NotActive(StoreError, RuntimeError):
     """Nobody owns the queue job: it waits, has ended, or does not exist.
 
-    A RuntimeError, as in OmniQ's client.
+    This is a subclass of RuntimeError, because OmniQ's client raises a RuntimeError in this case.
     """
 
     code = "not_active"
@@ -78,7 +78,10 @@ class NotActive(StoreError, RuntimeError):
 
 
 class TokenMismatch(StoreError, RuntimeError):
-    """Another claim owns the queue job. A RuntimeError, as in OmniQ's client."""
+    """Another claim owns the queue job.
+
+    This is a subclass of RuntimeError, because OmniQ's client raises a RuntimeError in this case.
+    """
 
     code = "token_mismatch"
 

@@ -66,9 +66,9 @@ class Store:
     ) -> None:
         """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
-        A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, no expired lease
-        is revoked, so that after an outage each running worker can revive its leases. `outage_grace_ms` is
-        the same after an outage of the database, which `outage` recognises. `shares` builds the
+        A write waits at most `write_wait_s` for other writes. For `sweep_grace_ms` from now, and for
+        `outage_grace_ms` after an outage of the database, no expired lease is revoked. During this time each
+        running worker can revive its leases. `outage` detects outages of the database. `shares` builds the
         object that ranks jobs for claims. A benchmark passes a different function, to compare the fair order
         with another order.
         """
@@ -142,10 +142,10 @@ class Store:
     ) -> NewJob:
         """Return the job as it will be stored: with sealed secrets, and all other values in plain text.
 
-        A bridge to a foreign queue (a new package beside `euterpe/api/`) calls this with the `source_ref` of
-        a message, so that the message is enqueued only once.
+        A bridge to a foreign queue passes the `source_ref` of a foreign job, so that the foreign job is
+        enqueued only once.
 
-        If `may_have_secrets(spec)` is true, this may call the key provider and block. Raise
+        If `may_have_secrets(spec)` is true, this method can call the key provider and block. Raise
         `KeyProviderUnavailable` during an outage of the key provider.
         """
         key = None

@@ -2,9 +2,8 @@
 
 The migrations create the tables. Tests compare these definitions with the migrations of SQLite and Postgres.
 
-The tables of jobs, attempts, events and deliveries have no foreign keys. To check such a key, the database
-would read and lock the job of each inserted event, although the inserting transaction has locked this job
-already.
+The tables of jobs, attempts, events and deliveries have no foreign keys. To check a foreign key, the database
+would read and lock the job of each inserted event, although the same transaction has locked this job already.
 """
 
 from sqlalchemy import (

@@ -29,7 +29,7 @@ from euterpe.synthesize.outcomes import (
 )
 
 # The probability of each phase, for attempts whose fate (the way in which they end) can occur in any phase.
-# The longest phase is most likely.
+# The longest phase has the highest probability.
 _PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
 # The probability that an attempt fails for the same reason as the attempt before it.

@@ -190,7 +190,10 @@ def attempt_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
 
 
 def _timings(block: Snapshot, rng: np.random.Generator) -> dict[str, Any]:
-    """Return the timing columns. They are null for lost or released attempts and for steps not started."""
+    """Return the timing columns.
+
+    The columns are null for lost or released attempts, and for steps that were not started.
+    """
     jobs, attempts, of, fate = block.jobs, block.attempts, block.attempts["job"], block.attempts["fate"]
     recorded = block.ended & (fate != LEASE_EXPIRED) & (fate != RELEASED)
     done = recorded & (fate == SUCCESS)

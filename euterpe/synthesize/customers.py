@@ -47,7 +47,7 @@ class RequesterProfile(NamedTuple):
     refreshes: bool  # the requester's credentials are short-lived
 
     def wants(self, status: str) -> bool:
-        """Return whether events of this status are delivered. `progress` events need an entry in `hears`."""
+        """Return whether events of this status are delivered. `progress` events must be listed in `hears`."""
         if self.receiver is None:
             return False
         return status != "progress" if self.hears is None else status in self.hears
@@ -88,7 +88,7 @@ def requester_name(number: int) -> str:
 def requester_id(number: int) -> str:
     """Return a requester's id.
 
-    It is the same in every history, so two histories in one store share requesters.
+    The id is the same in every history, so two histories in one store share requesters.
     """
     return f"{_ID}{number:012x}"
 

@@ -26,11 +26,11 @@ UPGRADED_AFTER = 2 / 3
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """A history of `jobs` jobs by `requesters` requesters. All jobs are accepted in the `days` days before
-    `until_ms`.
+    """A history of `jobs` jobs by `requesters` requesters.
 
-    If `regresses` is true, the newer ffmpeg is slower with one profile and fails twice as often with another.
-    Every block has `outages` outages. In each outage, about 20 jobs of one profile fail with `outage_code`.
+    All jobs are accepted in the `days` days before `until_ms`. If `regresses` is true, the newer ffmpeg is
+    slower with one profile, and fails twice as often with another profile. Every block has `outages` outages.
+    In each outage, about 20 jobs of one profile fail with `outage_code`.
     """
 
     jobs: int
@@ -104,7 +104,7 @@ def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
 
 
 def arrivals(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Ints:
-    """Return the block's arrival times in ascending order, all before those of the next block."""
+    """Return the block's arrival times in ascending order, all before the arrivals of the next block."""
     jobs, late = plan.jobs_of(index), min(_RUSH, plan.jobs // 20)
     place = np.sort(rng.uniform(jobs.start, jobs.stop, len(jobs)))
     usual = np.interp(place / (plan.jobs - late), *_curve(plan))

@@ -20,7 +20,7 @@ class EncodeProfile(NamedTuple):
     kbit_per_second: float  # total of all outputs
     outputs: int
     vmaf: float | None  # mean score
-    failing: float  # factor on the probability that ffmpeg fails
+    failing: float  # the factor by which the probability of a failure of ffmpeg is multiplied
 
 
 PROFILES = (
@@ -117,8 +117,8 @@ def draw_jobs(plan: HistoryPlan, index: int, rng: np.random.Generator) -> JobCol
 
 @lru_cache(maxsize=4)
 def _shares(plan: HistoryPlan) -> tuple[Floats, Floats]:
-    """Return each requester's share of all jobs, and the cumulative shares of the profiles in its jobs."""
-    rng = np.random.default_rng([plan.seed, 2**32])  # no block has this number
+    """Return each requester's share of all jobs, and the cumulative shares of the profiles in these jobs."""
+    rng = np.random.default_rng([plan.seed, 2**32])  # no block uses this number in its seed
     shares = 1 / np.arange(1, plan.requesters + 1) ** _ZIPF
     mixes = of_each("share") * rng.lognormal(0, 0.7, (plan.requesters, len(PROFILES)))
     cumulated = np.cumsum(mixes / mixes.sum(axis=1, keepdims=True), axis=1)

@@ -69,13 +69,16 @@ def job_error(code: str, phase: str) -> JobError:
 
 @dataclass(frozen=True)
 class WorkerOutages:
-    """Periods of time, each with a profile. Attempts with this profile fail if they begin in the period."""
+    """Periods of time, each with a profile. Attempts with this profile that begin in the period fail."""
 
     spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
     fate: int
 
     def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
-        """Return the fates and phases; attempts claimed during an outage of their profile get its fate."""
+        """Return the fates and phases, after the outages.
+
+        An attempt that is claimed during an outage of its profile gets the fate of the outage.
+        """
         fate, phase = fates
         for begins, ends, affected in self.spans:
             is_hit = (claimed >= begins) & (claimed < ends) & (profile == affected)

@@ -123,7 +123,7 @@ class Lives:
         return waiting
 
     def _refresh(self, of: Ints, fate: Ints) -> tuple[Ints, Ints]:
-        """Return, per attempt, the calls to the refresh URL and the calls that returned new credentials."""
+        """Return two counts for each attempt: calls to the refresh URL, and calls that succeeded."""
         room = MAX_REFRESHES - self._refreshes[of]
         refused = np.isin(fate, FORBIDDEN)
         expired = self._rng.random(len(of)) < 0.12

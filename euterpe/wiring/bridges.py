@@ -35,9 +35,9 @@ _log = structlog.get_logger(__name__)
 def load_bridges(
     settings: Settings, name: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> Sequence[BridgeConfig]:
-    """Return the bridges of the installation, or the one with this name.
+    """Return all declared bridges, or only the bridge `name`.
 
-    Raise `SettingsError` with every error in the file and in the storage profiles that it names.
+    Raise `SettingsError` with every error in the file, and in its references to storage profiles.
     """
     if settings.bridges is None:
         raise SettingsError(["EUTERPE_BRIDGES is not set: name the TOML file with the bridges"])
@@ -97,7 +97,7 @@ def _omniq_adapter(bridge: BridgeConfig) -> ForeignAdapter:
 class RunningBridges:
     """The bridges of one process. The creator must call `stop`.
 
-    `on_failure` is called if a bridge ends with an error after the start: then all bridges have ended.
+    If a bridge fails after the start, all bridges end, and then `on_failure` is called.
     """
 
     is_stuck = False
@@ -126,14 +126,14 @@ class RunningBridges:
         self._thread = threading.Thread(target=self._run, name="bridges", daemon=True)
 
     def start(self) -> None:
-        """Start all bridges. Raise `BridgeError` if one is set up wrongly. An outage is no such error."""
+        """Start all bridges. Raise `BridgeError` if a requester is missing, but not if a queue is down."""
         if self._metrics_port is not None:
             start_http_server(self._metrics_port, registry=self.counts.registry)
         self._thread.start()
         self._ready.result()
 
     def stop(self) -> None:
-        """Drain: hand back the jobs that have no report yet, and close everything."""
+        """Drain: return the jobs without a report to their foreign queues. Then close all connections."""
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -200,7 +200,7 @@ async def cancel_job(store: Store, calls: StoreCalls, job_id: str) -> None:
 
 
 async def _run_one(bridge: Bridge, stopping: asyncio.Event) -> None:
-    """Run a bridge. If it fails, the others hand their jobs back, because the whole program must end."""
+    """Run a bridge. If it fails, stop the other bridges, because the whole program must end."""
     try:
         await bridge.run(stopping)
     except Exception:

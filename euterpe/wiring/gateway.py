@@ -1,4 +1,4 @@
-"""Build the Redis job gateway from the settings. Only beyond the loopback address it needs the database."""
+"""Build the Redis job gateway from the settings. On a loopback address, it needs no database."""
 
 import asyncio
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class RunningGateway:
 
 
 class ApiKeys:
-    """Authentication by the API keys of requesters, as the HTTP API does it."""
+    """Authentication by the API keys of requesters, in the same way as in the HTTP API."""
 
     def __init__(self, store: Store) -> None:
         self._pool = StoreThreadPool()
@@ -59,9 +59,9 @@ class ApiKeys:
 def running_gateway(
     settings: Settings, redis_url: str, host: str, port: int, limits: GatewayLimits | None = None
 ) -> Iterator[RunningGateway]:
-    """Yield a gateway that listens on `host`. Its exit finishes the requests under way.
+    """Yield a gateway that listens on `host`. At the end of the block, finish the requests under way.
 
-    Raise `BridgeError` or `ForeignUnavailable` for a Redis that cannot be used, and `PortTaken`.
+    Raise `BridgeError` or `ForeignUnavailable` if Redis cannot be used, and `PortTaken` if the port is taken.
     """
     asyncio.run(_check(redis_url))
     with ExitStack() as parts:

@@ -14,8 +14,8 @@ from euterpe.worker.remote.server_settings import ServerSettings, ServerSettings
 from euterpe.worker.worker import REMOTE_TIMINGS, Worker
 
 _log = structlog.get_logger(__name__)
-# In addition to two attempts for each slot: the claim, its release, the heartbeat, and a heartbeat with early
-# progress.
+# Each slot needs two connections, one for each of two attempts. Four more connections are for the claim, its
+# release, the heartbeat, and a heartbeat with early progress.
 _MORE_CONNECTIONS = 4
 
 
@@ -57,7 +57,7 @@ class RemoteWorker:
 
 
 def open_connection(settings: Settings, *, connections: int) -> ServerConnection:
-    """Return the connection to EUTERPE_SERVER. No request is sent. Raise `SettingsError`."""
+    """Return the connection to EUTERPE_SERVER. Send no request. Raise `SettingsError` for wrong settings."""
     return ServerConnection(server_settings(settings), connections=connections)
 
 

@@ -164,7 +164,7 @@ class Services:
         dry_runs = DryRuns(
             storage_of(settings, egress), Sandbox(Path(os.devnull)), work_folder(settings), limits
         )
-        # A dry run may take 30 s, and the API waits for the threads of dry runs.
+        # End dry runs first: a dry run can take 30 s, and the stop of the API waits for it.
         self._intake.append(dry_runs.begin_stop)
         self._parts.callback(dry_runs.stop)
         return dry_runs

@@ -1,8 +1,9 @@
 """Load the storage profiles of this process: the tables `[storage.NAME]` of `euterpe.toml`.
 
-A table has the fields of `credentials` in a job. A secret is not written into the file: `access_key_id_env`
-names the environment variable that has the access key id, and so on for each field. `requesters` lists the
-names of the requesters that may use the profile, and `prefixes` the beginnings of the URLs.
+A table has the fields of `credentials` in a job. Secrets are not written into the file: each field may be
+replaced by a field with the suffix `_env`. For example, `access_key_id_env` names the environment variable
+that contains the access key id. `requesters` lists the names of the requesters that may use the profile.
+`prefixes` lists the beginnings of the URLs for which the profile may be used.
 """
 
 import os
@@ -43,7 +44,7 @@ def load_storage_profiles(settings: Settings, environ: Mapping[str, str] = os.en
 def _profile(
     name: str, table: dict[str, Any], environ: Mapping[str, str], wrong: list[str]
 ) -> StorageProfile | None:
-    """Return the profile of a table, or add its problems to `wrong`."""
+    """Return the profile that a table declares, or None. Add the problems of the table to `wrong`."""
     try:
         NAME(name)
     except ValueError as error:
@@ -73,7 +74,7 @@ def _is_prefix(url: str) -> bool:
 
 
 def _with_secrets(table: Mapping[str, Any], environ: Mapping[str, str], wrong: list[str]) -> dict[str, Any]:
-    """Return the table with the value of each environment variable that it names."""
+    """Return the table, with each `_env` field replaced by the value of its environment variable."""
     whole: dict[str, Any] = {}
     for key, value in table.items():
         if not key.endswith(_FROM_ENVIRONMENT):
@@ -89,7 +90,7 @@ def _credentials(whole: Mapping[str, Any], wrong: list[str]) -> StorageCredentia
     try:
         return _CREDENTIALS.validate_python(whole)
     except ValidationError as invalid:
-        if not wrong:  # a missing variable would be reported twice
+        if not wrong:  # otherwise a missing variable would be reported twice
             errors = field_errors(invalid, whole)
             wrong += sorted(f"{'.'.join(map(str, error.loc))} {error.msg}".strip() for error in errors)
     return None

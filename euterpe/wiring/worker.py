@@ -1,4 +1,4 @@
-"""Build what every worker needs from the settings: storage, sandbox, disk. It needs no database."""
+"""Build from the settings what every worker needs: storage, sandbox and disk. No database is needed."""
 
 import os
 import tempfile

@@ -69,7 +69,7 @@ class Attempt:
     def run(self) -> AttemptResult:
         """Run the attempt and record its outcome. Write nothing once the lease is lost.
 
-        Return `WORKER_FAULT` when the worker seems to be to blame (disk, memory, sandbox).
+        Return `WORKER_FAULT` when the worker is probably at fault (disk, memory, sandbox).
         """
         try:
             return self._run()
@@ -126,7 +126,7 @@ class Attempt:
                 assert_never(verdict)
 
     def _hand_back(self, reason: JobError) -> None:
-        """Release the job without a charge. After too many releases, the control plane charges it anyway."""
+        """Release the job without a charge. After too many releases, the control plane charges the job."""
         end = self._recorder.release(self._meter.document("final"), reason)
         self._is_requeued = end in (End.RELEASED, End.REQUEUED)
 
@@ -173,7 +173,7 @@ class Attempt:
                 fds = [file.fileno() for file in pictures.values()]
                 work = EncodeWork(planned, info, source, out, early, fds, access.hls_keys)
                 made = self._maker.make(work, head_start)
-            # Other jobs may need the disk space, and the upload may take long.
+            # Free the disk space for other jobs, because the upload may take a long time.
             fetched.keep()
             (folder / "source").unlink(missing_ok=True)
             marks.remove()

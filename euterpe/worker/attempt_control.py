@@ -27,20 +27,20 @@ _HANGS_S = 60.0
 # An attempt waits at most this long for the key provider. The attempt does not fail at once, because a
 # restart of the key provider must not waste the work of a long attempt.
 _KEYS_WAIT_S = 60.0
-# An attempt waits at most this long for a refused API key to be accepted again: two leases of the usual 60 s.
-# Without this limit, the attempts of a revoked key would keep their slots up to their deadlines.
+# An attempt waits at most this long for a refused API key to be accepted again: twice the default lease of
+# 60 s. Without this limit, the attempts of a revoked key would keep their slots up to their deadlines.
 _REFUSED_KEY_WAIT_S = 120.0
 R = TypeVar("R")
 Clock = Callable[[], float]
 
 
 class AttemptResult(Enum):
-    """The result of an attempt, which its worker reads."""
+    """The result of an attempt, for the worker that ran the attempt."""
 
     SUCCEEDED = auto()
     FAILED = auto()  # charged to the job
-    RELEASED = auto()  # released without a charge, and the worker is not suspect
-    WORKER_FAULT = auto()  # released without a charge, and the worker must check itself
+    RELEASED = auto()  # released without a charge, and the worker needs no self-check
+    WORKER_FAULT = auto()  # released without a charge, and the worker must run its self-check
     LEASE_LOST = auto()
 
 
@@ -51,7 +51,7 @@ class Interruption(EuterpeError):
 
 
 class LeaseLost(Interruption):
-    """Raised when the job has another owner or is finished. The attempt may write nothing more."""
+    """Raised when the job has another owner or is finished. The attempt must not write anything more."""
 
     code = "lease_lost"
 
@@ -104,7 +104,7 @@ class AttemptControl:
             raise AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} seconds")
 
     def leave_slot(self) -> None:
-        """Give the slot to another attempt, because this attempt has only to upload its outputs."""
+        """Give the slot to another attempt, because this attempt only has to upload its outputs."""
         self._on_uploading(self)
 
     def wait(self, seconds: float) -> None:
@@ -137,7 +137,7 @@ class AttemptControl:
         """Return the result of `call`.
 
         While the control plane or the key provider is unavailable, retry with backoff until the attempt's
-        deadline. A wait for the key provider ends earlier: after `keys_wait_s` (None means the attempt's own
+        deadline. A wait for the key provider ends earlier: after `keys_wait_s` (None means the default
         limit), or when the attempt must stop. Raise `LeaseLost` if the API key of the worker stays refused.
         """
         keys_until = self.clock() + (self._keys_wait_s if keys_wait_s is None else keys_wait_s)

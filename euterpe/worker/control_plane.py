@@ -44,7 +44,7 @@ class ControlPlane(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the current `claim` or `wait` early, or else the next one. Any thread may call this."""
+        """End the current `claim` or `wait` early. If none is running, end the next one. Thread-safe."""
         ...
 
     def heartbeat(self, beats: Sequence[Heartbeat]) -> HeartbeatAnswer:
@@ -75,7 +75,7 @@ class ControlPlane(Protocol):
     def succeed(
         self, job: LeasedJob, outputs: Sequence[Mapping[str, Any]], timings: Mapping[str, Any]
     ) -> bool:
-        """Record the success of a job in the status `uploading`. Return False for a stale claim."""
+        """Record the success of a job whose status is `uploading`. Return False for a stale claim."""
         ...
 
     def fail(self, job: LeasedJob, error: JobError, timings: Mapping[str, Any]) -> End:

@@ -27,8 +27,9 @@ R = TypeVar("R")
 class RefreshTimings:
     """Durations of the refresh of credentials, in seconds."""
 
-    promise_s: float = 60.0  # the longest wait for credentials that the requester's response promised
-    look_every_s: float = 0.5  # the pause between two reads during this wait
+    # The longest wait for new credentials after the requester's response has promised them.
+    promise_s: float = 60.0
+    look_every_s: float = 0.5  # the pause between two reads during the wait for promised credentials
     # The pause after a call that returned no new credentials. The pause doubles each time, so that the
     # requester's service has time to restart.
     first_pause_s: float = 1.0
@@ -41,7 +42,7 @@ DEFAULT_TIMINGS = RefreshTimings()
 class CredentialAccess:
     """A job's spec with its secrets, in the newest version from the control plane. Thread-safe.
 
-    When storage refuses the credentials of several threads at once, one thread gets new credentials for all.
+    When storage refuses the credentials of several threads, one thread loads new credentials for all of them.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class CredentialAccess:
         # The keys of encrypted HLS outputs, by the name of the output. A refresh never changes them.
         self.hls_keys = secrets.hls_keys
         self.spec, self._version = self._with(secrets), secrets.credential_version
-        self._refreshed_early = 0  # the version that was about to expire at the last early refresh
+        self._refreshed_early = 0  # the version for which the last early refresh was made
         self._lock = threading.RLock()
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
@@ -77,7 +78,7 @@ class CredentialAccess:
             try:
                 return work(spec, credentials_for(spec.credentials, side))
             except StorageError as refused:
-                self._control.check()  # the request may have been cut off by the attempt's timeout
+                self._control.check()  # the cause of the error may be the attempt's timeout
                 if refused.retry_class is not RetryClass.CREDENTIALS:
                     raise
                 with self._lock:
@@ -87,7 +88,7 @@ class CredentialAccess:
                         raise refused.with_class(RetryClass.PERMANENT) from None
 
     def now(self, side: Side) -> tuple[JobSpec, StorageCredentials | None]:
-        """Return the spec and the credentials of `side`, without a refresh. Storage may refuse them."""
+        """Return the spec and the credentials of `side`, without a refresh even if they have expired."""
         with self._lock:
             return self.spec, credentials_for(self.spec.credentials, side)
 
@@ -103,15 +104,15 @@ class CredentialAccess:
         credentials = credentials_for(self.spec.credentials, side)
         if credentials is None or credentials.expires_at is None:
             return False
-        # A worker's clock that is an hour fast would otherwise spend a refresh on valid credentials.
+        # Without this correction, a worker whose clock is an hour fast would refresh valid credentials.
         now = self._wall_clock() - self._clock_ahead_s
         return credentials.expires_at / 1000 - now < self._timings.expires_soon_s
 
     def _refresh_early(self) -> None:
-        """Refresh credentials that expire soon. Skip this while the key provider is unavailable.
+        """Refresh credentials that expire soon. While the key provider is unavailable, do nothing.
 
-        The old credentials are still valid. If they expire during the work, storage refuses them, and the
-        refresh that follows waits for the keys.
+        The old credentials are still valid. If the old credentials expire during the work, storage refuses
+        them. After this refusal, another refresh waits for the key provider.
         """
         try:
             self._refresh("expiring")
@@ -119,14 +120,14 @@ class CredentialAccess:
             _log.warning("early_refresh_skipped", job_id=self._job.job_id, error=str(error))
 
     def _refresh(self, reason: RefreshReason) -> bool:
-        """Load newer credentials. If there are none, let the control plane request them from the requester.
+        """Load newer credentials. If none are stored, let the control plane request them from the requester.
 
         Return whether newer credentials were loaded. After a refusal by storage, repeat the request until the
-        refresh budget is spent. For credentials that expire soon, make one request: the credentials are still
-        valid, and later refusals need the rest of the budget.
+        refresh budget is spent. For credentials that expire soon, make only one request. The rest of the
+        budget is for refusals by storage.
         """
         pause = self._timings.first_pause_s
-        # A wait for the keys would use up the time that expiring credentials have left.
+        # During a wait for the keys, credentials that expire soon could expire.
         keys_wait_s = 0.0 if reason == "expiring" else None
         while not self._load_newer(keys_wait_s):
             self._control.check()
@@ -146,7 +147,7 @@ class CredentialAccess:
     def _await_newer(self) -> bool:
         """Wait for the newer credentials that the response contained or promised.
 
-        Return whether they arrived.
+        Return whether these credentials arrived.
         """
         until = time.monotonic() + self._timings.promise_s
         while not self._load_newer():

@@ -55,9 +55,9 @@ class DiskLedger:
     """The disk reservations of all slots of one worker. Thread-safe.
 
     The capacity is the free space, plus the space that the attempts hold, minus the reserve. Each slot has an
-    equal guaranteed share, until the size of its source shows that it needs less. A job with a larger source
-    may also reserve unreserved space, up to the capacity minus half a share in total. So even a job that runs
-    alone leaves room for another job to begin.
+    equal guaranteed share, until the size of its source shows that less is enough. A job with a larger source
+    may also reserve space that no slot has reserved. One job may reserve at most the capacity minus half a
+    share. So even a job that runs alone leaves room for another job to begin.
 
     Kept sources count as free space, and are removed before an attempt needs the space.
     """
@@ -100,7 +100,7 @@ class DiskLedger:
             return 0 if share == 0 else (unreserved + share * 3 // 4) // share
 
     def is_short(self) -> bool:
-        """Return whether the disk is below the reserve, even without the kept sources."""
+        """Remove kept sources if necessary. Return whether the disk is still below the reserve."""
         self._free(self._reserve_bytes)
         return self._free_bytes() < self._reserve_bytes
 
@@ -177,7 +177,7 @@ class DiskLedger:
 
 
 class DiskReservation:
-    """The part of the disk that one attempt may fill. Close it after the attempt's files were removed."""
+    """The part of the disk that one attempt may fill. Call `close` after the attempt's files were removed."""
 
     def __init__(self, ledger: DiskLedger, share: int) -> None:
         self._ledger = ledger
@@ -201,7 +201,7 @@ class DiskReservation:
         self._ledger.free_reserved()
 
     def allow_growth(self) -> None:
-        """Let the outputs use unreserved space. Call it after the fetch, when the source's size is known."""
+        """Let the outputs use unreserved space. Call this after the fetch, when the size is known."""
         self._may_grow = True
 
     def hold(self, used_bytes: int) -> None:
@@ -228,8 +228,8 @@ class DiskReservation:
         if not self._ledger.is_short():
             return
         # The share may have shrunk since it was reserved. Without this check, a job with an endless source on
-        # a shared disk would be released again and again, each time just before its files filled its initial
-        # share.
+        # a shared disk would be released again and again, each time just before its files filled the share
+        # that was reserved at first.
         if not self._may_grow and self._ledger.exceeds_a_share(self):
             raise TooLargeForWorker(_OVER_ITS_SHARE)
         raise DiskFull("the worker's disk has too little room, but not because of this job")

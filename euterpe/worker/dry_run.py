@@ -134,7 +134,7 @@ class _Deadline:
         self._seconds, self._until, self._stopping = seconds, monotonic() + seconds, stopping
 
     def seconds_left(self) -> float:
-        """Return the seconds left. Raise `DryRunTimeout` when there are none, or `DryRunStopped`."""
+        """Return the seconds left, or raise `DryRunTimeout`. During a stop, raise `DryRunStopped`."""
         if self._stopping.is_set():
             raise DryRunStopped("this process stops")
         if (left := self._until - monotonic()) <= 0:

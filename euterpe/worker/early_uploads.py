@@ -22,7 +22,8 @@ from euterpe.worker.attempt_control import AttemptControl, Interruption
 from euterpe.worker.credentials import CredentialAccess
 
 _log = structlog.get_logger(__name__)
-# Aborts run in parallel, because each takes a request, and a failed attempt must not hold its slot for long.
+# Aborts run in parallel, because each abort sends a request, and a failed attempt must not hold its slot for
+# long.
 _ABORTS_AT_ONCE = 8
 # A stopping worker has 10 s to write its releases. Without this limit, a store that does not answer would
 # delay the worker by 30 s or more.
@@ -45,9 +46,9 @@ class EarlyUploads:
     """A thread that sends the files given to `offer`. Use it as a context manager.
 
     If a file cannot be sent now, the upload at the end of the attempt sends it or reports the error. Refused
-    credentials are not refreshed, because the upload at the end may need all the refreshes that an attempt
-    has. At the end of the block, the thread removes the unpublished bytes from the store. The block waits for
-    this removal for at most `end_wait_s`.
+    credentials are not refreshed, because the upload at the end may need the whole refresh budget. At the end
+    of the block, the thread removes the unpublished bytes from the store. The block waits for this removal
+    for at most `end_wait_s`.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class EarlyUploads:
         self._waiting: deque[_Offer] = deque()
         self._sending: _Offer | None = None
         self._sent: dict[str, SentFile] = {}
-        self._all_sent: list[SentFile] = []  # including files that were forgotten or offered again
+        self._all_sent: list[SentFile] = []  # all sent files, including forgotten files and earlier versions
         self._round = 0
         self._opened: tuple[JobSpec, UploadDestination] | None = None
         self._is_over = self._is_stopped = False
@@ -98,7 +99,8 @@ class EarlyUploads:
             self._waiting.append(_Offer(name, path, content_type, self._round))
             self._changed.notify_all()
         if self._thread is None:
-            run = partial(copy_context().run, self._run)  # its log lines have the fields of the attempt
+            # With the context, log lines of the thread have the fields of the attempt.
+            run = partial(copy_context().run, self._run)
             thread = threading.Thread(target=run, name="euterpe-early-upload", daemon=True)
             try:
                 thread.start()
@@ -137,7 +139,7 @@ class EarlyUploads:
         self._send_all()
         if self._all_sent:
             newest: UploadDestination | None = None
-            with suppress(StorageError):  # if this fails, abort with the credentials that sent the file
+            with suppress(StorageError):  # after an error, abort with the credentials that sent the file
                 newest = self._destination()
             with ThreadPoolExecutor(_ABORTS_AT_ONCE, thread_name_prefix="euterpe-abort") as pool:
                 aborts = [pool.submit(copy_context().run, sent.abort, newest) for sent in self._all_sent]
@@ -155,7 +157,7 @@ class EarlyUploads:
             try:
                 self._send(self._destination(), offer)
             except _Stopped:
-                pass  # other files may be offered after `forget`
+                pass  # continue, because other files may be offered after `forget`
             except Interruption:
                 self._is_stopped = True
             except StorageError as error:

@@ -4,7 +4,7 @@ Keep the encode only if the final plan needs the same encode. The facts from the
 an early plan, whose first command reads the source from a pipe. The facts of the complete source give the
 final plan. If the first command of the final plan has the same arguments, the running encode is kept.
 Otherwise the running encode is stopped, and its files are removed. The pipe ends only when the source is
-complete and unchanged, so no kept encode has only a part of its source.
+complete and unchanged, so a kept encode has read the whole source.
 """
 
 import os
@@ -41,8 +41,8 @@ _log = structlog.get_logger(__name__)
 _PIPE_BYTES = 1 << 20
 _COPY_BYTES = 1 << 20
 _TICK_S = 0.1
-# The limits for probing the beginning. If a probe fails, the next probe waits for four times as many bytes:
-# the index of an MP4 file of two hours has 5 MB.
+# The limits for probing the beginning of the source. If a probe fails, the next probe waits for four times as
+# many bytes, because the index of an MP4 file of two hours has 5 MB.
 _FIRST_BYTES, _MOST_BYTES, _GROWTH = 512 << 10, 32 << 20, 4
 
 
@@ -50,7 +50,7 @@ _FIRST_BYTES, _MOST_BYTES, _GROWTH = 512 << 10, 32 << 20, 4
 class HeadStartTimings:
     """The conditions for an early encode, in seconds."""
 
-    settle_s: float = 0.25  # how long to measure the speed of the fetch
+    settle_s: float = 0.25  # the time for measuring the speed of the fetch
     least_gain_s: float = 0.5  # do not begin early if the fetch will end sooner than this
 
 
@@ -58,7 +58,7 @@ DEFAULT_TIMINGS = HeadStartTimings()
 
 
 class RunFirst(Protocol):
-    """A function that runs the only command of a plan, which reads its source from a stream."""
+    """A function that runs the only command of a plan. The command reads its source from a stream."""
 
     def __call__(
         self, first: Plan, stream: SourceStream, on_progress: Callable[[EncodeProgress], None]
@@ -77,7 +77,7 @@ class SourcePipe:
         self._size: int | None = None
         self._stopping = threading.Event()
         self.is_starved = False
-        self.has_failed = False  # True if the source could not be read, so that a part is missing in the pipe
+        self.has_failed = False  # True if a read of the source failed, so that the pipe lacks a part
 
     def finish(self, size_bytes: int) -> None:
         """End the pipe after this many bytes. Call this method when the source is complete."""
@@ -89,9 +89,9 @@ class SourcePipe:
 
     @contextmanager
     def reader(self) -> Iterator[int]:
-        """Yield the reading end. A thread writes to the other end until the block ends."""
+        """Yield the reading end. A thread writes to the pipe until the block ends."""
         reading, writing = os.pipe()
-        with suppress(OSError):  # the system may not allow a larger pipe
+        with suppress(OSError):  # the system can refuse a larger pipe
             fcntl(writing, F_SETPIPE_SZ, _PIPE_BYTES)
         # With the context, log lines of the thread have the fields of the attempt.
         feed = partial(copy_context().run, self._feed, writing)
@@ -249,7 +249,7 @@ class HeadStart:
         return False
 
     def _plan_of_beginning(self, file: SourceFile) -> Plan | None:
-        """Probe the beginning of the source, and return the first command of its plan as a plan.
+        """Probe the beginning of the source, and return a plan with only the first command.
 
         Return None if the beginning is not enough, or if the first command cannot read a pipe.
         """
@@ -262,7 +262,7 @@ class HeadStart:
             try:
                 found = self._beginning(front, file.expect.size or 0)
                 planned = plan(self._outputs(), found.info, threads=self._threads)
-            except MediaError:  # the probe may need more of the source
+            except MediaError:  # continue, because the probe may need more bytes of the source
                 continue
             if not found.is_in_order or not can_stream(planned):
                 return None

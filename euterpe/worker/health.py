@@ -43,8 +43,8 @@ class WorkerFault:
 def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
     """Return the fault `worker_exhausted` if `error` shows that this process lacks a resource, else None.
 
-    The resources are file descriptors, threads and memory. Search `error`, its causes and its contexts by
-    type and error number. The only message text that is compared is a text of the interpreter itself.
+    The resources are file descriptors, threads and memory. Check the types and error numbers of `error`, of
+    its causes and of its contexts. The only message that is compared is one of the Python interpreter.
     """
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
@@ -63,7 +63,7 @@ def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
 def full_disk_in(error: Exception) -> WorkerFault | None:
     """Return the fault `disk_full` if a write to the worker's own disk failed because the disk is full."""
     if isinstance(error, StorageError) and error.side == "output":
-        return None  # the disk of a `file://` output is not the worker's
+        return None  # a `file://` output is not on the worker's own disk
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
         return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk is full, but not because of this job")
     return None
@@ -134,7 +134,7 @@ class SelfCheck:
         try:
             self._workdir.try_to_write()
         except OSError:
-            # Kept sources may fill a disk quota. The number of free bytes does not show this.
+            # Kept sources can fill a disk quota. The number of free bytes does not show a full quota.
             if not self._disk.drop_kept():
                 raise
             self._workdir.try_to_write()

@@ -35,7 +35,7 @@ from euterpe.worker.remote.server_errors import AttemptOver, ServerUnavailable
 
 _log = structlog.get_logger(__name__)
 R = TypeVar("R")
-# How many heartbeats may be answered too late before a proof of the claim is given up for now.
+# `prove` raises an error after this many heartbeats whose answers came too late.
 _PROOFS = 2
 
 
@@ -61,7 +61,7 @@ class HttpPlane:
         self._private_key = new_private_key()
         self._public_key = public_key_text(self._private_key)
         self._beats = BeatSender(connection, worker_id, clock=clock)
-        self.heartbeat_interval_s: float | None = None  # from the server's answer to the last claim
+        self.heartbeat_interval_s: float | None = None  # the value in the server's answer to the last claim
 
     # -- claims
 
@@ -103,7 +103,7 @@ class HttpPlane:
         """Return whether the claim certainly holds now, so that a file may be published.
 
         For a file to which no published file refers yet, the last heartbeat is enough. An HLS ladder has
-        thousands of such files, its segments. If `refers` is true, the file refers to other files, and a new
+        thousands of such files: the segments. If `refers` is true, the file refers to other files, and a new
         heartbeat is sent first.
         """
         held = _held(job)
@@ -111,8 +111,9 @@ class HttpPlane:
             return True
         for _ in range(_PROOFS):
             self._beats.send([(held, None)], is_urgent=True)
-            # The proof is the time since the heartbeat was sent, and its answer may come late. The machine
-            # may have been suspended meanwhile, which no time limit of the request counts.
+            # An accepted heartbeat proves the claim until a fixed time after the heartbeat was sent. The
+            # answer may come after this time, because the time limit of the request does not
+            # count the time for which the machine was suspended.
             if held.is_lost or held.may_publish(self._clock()):
                 return not held.is_lost
         raise ServerUnavailable("the answers to heartbeats come too late to publish a file")
@@ -132,7 +133,7 @@ class HttpPlane:
     def advance(
         self, job: LeasedJob, source: JobStatus, target: JobStatus, values: Mapping[str, Any]
     ) -> bool:
-        del source  # the server knows the status, and accepts a repeated step
+        del source  # the server reads the status itself, and accepts a repeated step
         return self._write(job, worker_calls.advance(self._worker_id, _lease(job), target, values))
 
     def succeed(

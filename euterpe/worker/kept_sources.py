@@ -17,7 +17,7 @@ from euterpe.storage.transfer import ObjectInfo
 
 _log = structlog.get_logger(__name__)
 _FOLDER = "kept"
-# The longest pause between two attempts, with the default settings.
+# A source is kept for this time: the longest pause between two attempts with the default settings.
 KEEP_S = 900.0
 # The kept sources take at most this part of the free space, because other workers on the same disk count them
 # as used space.
@@ -25,7 +25,7 @@ _LARGEST_SHARE = 0.25
 
 
 class Disk(Protocol):
-    """The disk of a work directory, whose `path` may change until the worker has started."""
+    """The disk of a work directory. `path` may change until the worker has started."""
 
     path: Path
 
@@ -36,8 +36,8 @@ class Disk(Protocol):
 class FileState:
     """The identity of a file and the times of its last changes.
 
-    Every write changes the ctime, even a write through a mapping or through another name of the file. No
-    system call can set the ctime.
+    Every write changes the ctime, even a write through a memory mapping or a hard link. No system call can
+    set the ctime.
     """
 
     inode: tuple[int, int]
@@ -85,7 +85,7 @@ class KeptSources:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._disk, self._keep_s, self._largest_share, self._now = disk, keep_s, largest_share, now
-        self._kept: dict[str, _Kept] = {}  # by job, the oldest first
+        self._kept: dict[str, _Kept] = {}  # the kept sources by job id, the oldest source first
         self._lock = threading.Lock()
 
     def __contains__(self, job_id: str) -> bool:
@@ -156,8 +156,8 @@ class KeptSources:
         folder.mkdir(mode=0o700, exist_ok=True)
         target = folder / uuid4().hex
         path.rename(target)
-        # Read the state again, because the rename has changed the ctime. No child can access the file any
-        # more.
+        # Read the state again, because the rename has changed the ctime. No child process can access the file
+        # any more.
         self._kept[job_id] = _Kept(target, identity, FileState.of(target), self._now() + self._keep_s)
 
     def _remove(self, job_id: str) -> None:

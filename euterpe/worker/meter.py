@@ -1,4 +1,7 @@
-"""Resource usage and phase timings of an attempt. The slot's thread writes them, the heartbeat reads them."""
+"""The figures of an attempt: resource usage and phase timings.
+
+The thread of the slot writes the figures, and the heartbeat reads the figures.
+"""
 
 import threading
 import time
@@ -37,8 +40,8 @@ class UsageMeter:
     def phase(self, name: str) -> Iterator[None]:
         """Measure the duration of a phase. Until the phase ends, the document contains its duration so far.
 
-        Times of the same phase add up. Two different phases may run at the same time, but the same phase may
-        not run twice at once.
+        If a phase runs several times, its durations are added. Two different phases may run at the same time,
+        but two runs of the same phase must not overlap.
         """
         with self._lock:
             self._running[name] = self._now()

@@ -1,4 +1,4 @@
-"""The log lines of an outage: its begin, a reminder once a minute, and its end."""
+"""The log lines of an outage: its beginning, a reminder once a minute, and its end."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ class _Outage:
 
 
 class OutageLog:
-    """The log of the outages that one kind of call finds. `event` is the name of its lines. Thread-safe."""
+    """The log of the outages that one kind of call meets. `event` is the name of its lines. Thread-safe."""
 
     def __init__(
         self, event: str, *, remind_s: float = _REMIND_S, clock: Callable[[], float] = time.monotonic

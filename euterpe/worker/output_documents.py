@@ -10,8 +10,8 @@ from euterpe.storage.transfer import Stored
 
 # The store accepts 256 KiB of outputs per row. A libSQL server returns at most 10 MiB in a response. A
 # response must have room for 15 rows with outputs, or for the 25 webhooks of one claim, each with the
-# outputs. The list of files gets half of the 256 KiB. Not all files fit: a film of three hours has 2,700
-# segments of four seconds in each rendition.
+# outputs. The list of files gets half of the 256 KiB. The list cannot contain all files of a long film: three
+# hours have 2,700 segments of four seconds in each rendition.
 MAX_FILES_BYTES = 128 * 1024
 
 
@@ -61,7 +61,7 @@ def _document(pairs: Sequence[tuple[MadeFile, Stored]], files: Sequence[Mapping[
 
 
 def _quality(measured: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
-    """Return the quality of an output. If it has several picture tracks, return the lowest of each score."""
+    """Return the quality of an output. With several picture tracks, return the lowest value of each score."""
     if len(measured) <= 1:
         return dict(measured[0]) if measured else None
     scores = {name: [one[name] for one in measured if name in one] for name in SCORES}
@@ -71,7 +71,7 @@ def _quality(measured: Sequence[Mapping[str, float]]) -> dict[str, float] | None
 def _listed(pairs: Sequence[tuple[MadeFile, Stored]], max_bytes: int) -> list[dict[str, Any]]:
     """List the files in the order of publication.
 
-    If they do not fit, leave out segments before other files, beginning with the last segment.
+    If not all files fit, leave out segments before other files, beginning with the last segment.
     """
     ranked = sorted(range(len(pairs)), key=lambda place: (pairs[place][0].is_part, place))
     listed: dict[int, dict[str, Any]] = {}

@@ -26,10 +26,11 @@ from euterpe.worker.tools import Tools
 
 _log = structlog.get_logger(__name__)
 # The encode has its own timeout, but only as a fallback: in every phase, `AttemptControl.check` should report
-# the timeout first. So the encode gets this many seconds more than the attempt has left.
+# the timeout first. So the encode's timeout ends this many seconds after the attempt's timeout.
 _EXTRA_ENCODE_S = 5.0
-# The errors of the verification that reading from a pipe may have caused. After any other error, a second
-# encode would not help: a low quality would be found again, and a worker that is to blame releases the job.
+# If the verification finds one of these errors, the cause can be the pipe from which ffmpeg read the source.
+# After any other error, a second encode would not help: the quality would be just as low, and a fault of the
+# worker releases the job anyway.
 _CAUSED_BY_PIPES = (ErrorCode.OUTPUT_TRUNCATED, ErrorCode.OUTPUT_UNDECODABLE)
 
 
@@ -61,7 +62,7 @@ class OutputMaker:
     """Run the encodes of one attempt, and measure their processor time.
 
     `on_progress` receives the progress of all commands together, and `on_disk` the bytes that the files
-    occupy. Both may raise to stop the encode.
+    occupy. Both callbacks may raise to stop the encode.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class OutputMaker:
         return self._encode_and_verify(work, work.planned, self._on_progress)
 
     def _go_on(self, work: EncodeWork) -> MadeOutputs:
-        """Run the other commands. The first command has run during the fetch."""
+        """Run all commands except the first one, which has run during the fetch."""
         first, *others = work.planned.commands
         _log.info("early_encode_kept")
         self._cpu_before = self._cpu_seconds
@@ -144,8 +145,8 @@ class OutputMaker:
                 on_made=work.offer,
                 watermark_fds=work.watermark_fds,
             )
-        # If the first command ran during the fetch, the plan has no measurements whose results could change
-        # it.
+        # Measurements during an encode may change the plan. A plan whose first command ran during the fetch
+        # contains no measurements.
         made = stats.plan if commands is work.planned else work.planned
         with self._meter.phase("verify"):
             verified = verify(

@@ -1,6 +1,6 @@
-"""Check a job for needs that this worker may not meet: a spec of a newer release, and parts of ffmpeg.
+"""Check whether this worker understands the spec of a job, and whether its ffmpeg has the parts for the job.
 
-A job whose requirement is missing is released for another worker. `Storage.require` checks the storage.
+Otherwise the job is released for another worker. `Storage.require` checks the storage.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from euterpe.domain.spec import JobSpec
 from euterpe.media.ffmpeg_features import FfmpegFeatures
 
 _log = structlog.get_logger(__name__)
-# A spec may have up to 100 errors. The first few show which fields are newer.
+# A spec may have up to 100 errors. The first few errors show which fields are newer.
 _MOST_FIELDS = 5
 
 
@@ -42,7 +42,7 @@ def understood_spec(public: Mapping[str, Any], secret: bytes | None) -> JobSpec:
         return join_secrets(dict(public), secret)
     except InvalidSpec as invalid:
         found = [".".join(map(str, error.loc)) or "the whole spec" for error in invalid.errors]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a document of another structure
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # the spec has another structure
         _log.warning("spec_not_read", error_type=type(error).__name__)
         found = ["the whole spec"]
     # Raise outside `except`, because the chained error could contain the spec, including secrets.

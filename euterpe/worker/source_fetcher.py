@@ -16,7 +16,8 @@ from euterpe.worker.disk import DiskReservation
 from euterpe.worker.kept_sources import FileState, KeptSources, SourceIdentity
 
 _log = structlog.get_logger(__name__)
-# The arguments are the numbers of new bytes, of all fetched bytes, and of the whole source if it is known.
+# The arguments are the number of new bytes, the number of all fetched bytes, and the size of the source, or
+# None if the size is unknown.
 OnReceived = Callable[[int, int, int | None], None]
 
 

@@ -26,7 +26,7 @@ class Tools:
     ffmpeg_version: str
     ffmpeg_features: FfmpegFeatures
     threads: int
-    memory_bytes: int  # the limit of each ffmpeg process
+    memory_bytes: int  # the memory limit of each ffmpeg process
     max_source_bytes: int
     stall_seconds: float
     disk: DiskLedger

@@ -34,7 +34,10 @@ _CHECK_EVERY_S = 0.5
 
 
 class ProveOwnership(Protocol):
-    """A function that raises unless the attempt owns its job. `refers` is true if a file refers to others."""
+    """A function that raises unless the attempt owns its job.
+
+    `refers` is true if the file to publish refers to other files.
+    """
 
     def __call__(self, *, refers: bool) -> None: ...
 
@@ -119,7 +122,7 @@ class Uploader:
     ) -> list[Stored]:
         """Upload the files, and return them in the given order. Call `on_stored` after each file.
 
-        In `made`, each file must come after the files that it refers to. A file that refers to others is
+        In `made`, each file must come after the files that it refers to. A file that refers to other files is
         published alone: after all files before it in `made`, and before all files after it. Other files, such
         as segments, are published in parallel. When this method returns or raises, no thread publishes any
         more.

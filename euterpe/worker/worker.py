@@ -28,7 +28,7 @@ class WorkerTimings:
     """Durations of a worker, in seconds."""
 
     poll_s: float = 1.0  # the pause between two polls for jobs, with a jitter of ±50 %
-    # The time that a claim waits for jobs. If it is None, a claim waits for the pause between two polls.
+    # The time that a claim waits for jobs. If it is None, a claim waits as long as a pause.
     claim_wait_s: float | None = None
     # The time in which attempts must end after the stop signal. The threads of attempts that still run after
     # this time are abandoned.
@@ -36,14 +36,15 @@ class WorkerTimings:
 
 
 DEFAULT_TIMINGS = WorkerTimings()
-# The server answers a long poll when there is a job. Proxies often end requests without an answer after 30 s.
+# The server answers a long poll when there is a job. Without a job, the long poll ends before 30 s, because
+# proxies often end a request that gets no answer for 30 s.
 REMOTE_TIMINGS = WorkerTimings(claim_wait_s=25.0)
 
 
 class Worker:
     """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains.
 
-    An attempt leaves its slot when it has only to upload its outputs, so that the slot encodes the next job
+    An attempt leaves its slot when it only has to upload its outputs, so that the slot encodes the next job
     meanwhile. `pool` has two threads for each slot. The worker closes the pool and its control plane when it
     stops. `clock` measures the time of the attempts.
     """
@@ -61,12 +62,12 @@ class Worker:
         self._tools, self._slots = tools, slots
         self._timings, self._clock = timings, clock
         self.lease_keeper = JobLeaseKeeper(tools.plane, interval_ms=heartbeat_ms)
-        # As many attempts as there are slots may upload beside the slots. More would take more memory: an
-        # upload holds up to 32 MiB.
+        # Besides the attempts in slots, one attempt per slot may upload. More uploads would need too much
+        # memory, because each holds up to 32 MiB.
         self._most = 2 * slots
         self._pool = pool or ThreadPoolExecutor(self._most, thread_name_prefix="euterpe-slot")
         self._busy: dict[Future[None], AttemptControl] = {}
-        self._uploading = set[AttemptControl]()  # those of `_busy` that have left their slots
+        self._uploading = set[AttemptControl]()  # the attempts in `_busy` that have left their slots
         self._gate = ClaimGate(tools.self_check, tools.disk)
         self._drains_since = float("inf")
         self._changed = threading.Condition()
@@ -160,7 +161,7 @@ class Worker:
                 self._begin(job)
             except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(EuterpeError):  # release the other jobs, too; this job's lease will expire
+                    with suppress(EuterpeError):  # if a release fails, the lease of that job will expire
                         self._tools.plane.release(left, reason=None, timings={})
                 raise
 
@@ -206,7 +207,8 @@ class Worker:
 def _timeout_s(job: LeasedJob) -> float:
     """Return the timeout of an attempt.
 
-    A newer release may write the timeout in another way. The attempt then releases the job at once.
+    A newer release may store the timeout in another form. Then return the usual timeout, because the attempt
+    will release such a job at once.
     """
     given = job.spec.get("timeout_seconds")
     return float(given) if isinstance(given, int | float) else _USUAL_TIMEOUT_S

@@ -57,14 +57,20 @@ def test_a_difference_in_every_block_is_found() -> None:
 
 
 def test_one_outage_in_one_block_is_no_evidence() -> None:
-    """For 23 failures of 600 against 3 of 600, a test of attempts instead of blocks gives p < 0.0001."""
+    """3 of 600 attempts failed on one side, and 23 of 600 on the other side.
+
+    A test of attempts instead of blocks gives p < 0.0001.
+    """
     p_value = equal_ratios(blocks(1, 0, 0, 1, 0, 0, 1, 0, 0, 0), blocks(0, 1, 0, 20, 0, 1, 0, 0, 1, 0))
     assert p_value is not None
     assert p_value > 0.1
 
 
 def test_the_p_value_is_below_five_percent_in_five_percent_of_cases() -> None:
-    """The data has bursts of 20 in a tenth of the blocks, and one side has three times as many blocks."""
+    """A tenth of the blocks have a burst of 20 failures.
+
+    One side has three times as many blocks as the other side.
+    """
     draw, hits, count = np.random.default_rng(5), 0, 400
     for _ in range(count):
         sums = draw.poisson(1.2, 32) + 20 * (draw.random(32) < 0.1)

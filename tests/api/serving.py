@@ -96,7 +96,7 @@ class Served:
         return self._requesters[-1]
 
     def wait_for_open_waits(self, count: int) -> None:
-        """Poll the metrics until `count` requests wait, because the server notices a disconnect late."""
+        """Poll the metrics until `count` requests wait. The server notices a disconnect with a delay."""
         while f"euterpe_http_waits {count}.0" not in self.anonymous.get("/metrics").text:
             pass
 

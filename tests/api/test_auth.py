@@ -1,4 +1,4 @@
-"""Authentication by API key: the cache of valid keys, and the rate limit on wrong ones."""
+"""Authentication by API key: the cache of valid keys, and the rate limit on wrong keys."""
 
 import asyncio
 import threading
@@ -128,7 +128,7 @@ def test_a_busy_key_is_looked_up_once_in_two_seconds(keys: CountingKeys) -> None
 
 
 def test_the_keys_of_many_workers_are_looked_up_together(keys: CountingKeys) -> None:
-    """Each of them is used less often than once in two seconds."""
+    """Each key is used less often than once in two seconds, so its cached result has expired."""
 
     async def scenario(authenticator: Authenticator) -> None:
         for number in range(100):

@@ -1,4 +1,4 @@
-"""Limits on connections: the size and the deadline of a head, unread answers, the number of connections."""
+"""Limits on connections: their number, unread answers, and the size and deadline of a request's headers."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""GET /docs: Swagger UI works in a browser under its content security policy, from this service alone."""
+"""GET /docs: Swagger UI works under the page's content security policy, and needs no other host."""
 
 import json
 from hashlib import sha256
@@ -103,7 +103,7 @@ def test_the_viewer_shows_every_operation_and_loads_nothing_from_elsewhere(serve
             control = operations.nth(index).locator(".opblock-summary-control")
             control.click()
             expect(operations.nth(index).locator(".opblock-body")).to_be_visible()
-            control.click()  # close the operation again, because each open one makes the next click slower
+            control.click()  # close it, because each open operation slows the next click
         assert_clean(watched, served)
 
 

@@ -118,7 +118,7 @@ def test_a_requester_over_its_quota_gets_429_with_retry_after(store: Store) -> N
         assert other.post().status_code == 202, "a quota is the requester's own"
         requester.http.post(f"/transcode/{first}/cancel")
         while (answer := requester.post()).status_code == 429:
-            pass  # the next count is made after 20 times the duration of the last one
+            pass  # the jobs are counted again after 20 times the duration of the last count
         assert answer.status_code == 202
 
 

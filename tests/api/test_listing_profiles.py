@@ -1,4 +1,4 @@
-"""GET /transcode/profiles: the built-in profiles and those of the operator, with their outputs."""
+"""GET /transcode/profiles: the built-in profiles and the operator's profiles, with their outputs."""
 
 import json
 

@@ -30,7 +30,8 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 # No keys are generated. A wrong key in one of the two headers would not make a request invalid, because the
 # target's valid key is in the other header.
 SCHEMA.config.generation.update(with_security_parameters=False)
-# A worker of another protocol gets 426 before its other fields are validated: they may have other types.
+# A worker with another protocol version gets 426 before its other fields are validated, because these fields
+# can have other types in that version.
 SCHEMA.config.checks.negative_data_rejection.expected_statuses = [
     *("400", "401", "403", "404", "405", "406", "409", "415", "422", "426", "428", "429", "5xx")
 ]
@@ -41,7 +42,7 @@ OPERATIONS = {
 }
 VALID, INVALID = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 # Operations without parameters have no invalid requests. Path parameters do not count, because any text in a
-# path may be a job id.
+# path can be a job id.
 CASES = [(name, VALID) for name in OPERATIONS] + [
     (name, INVALID)
     for name, operation in OPERATIONS.items()
@@ -160,7 +161,8 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
         if data.draw(st.booleans()):
             use_job(target.finished, case)
         query = case.query or {}
-        assume(not isinstance(query.get("job_id"), dict))  # a dict would be sent as a list, which is valid
+        # Skip dicts: the case counts as invalid, but the client sends a list, which the API accepts.
+        assume(not isinstance(query.get("job_id"), dict))
         if isinstance(query.get("wait_ms"), int) and query["wait_ms"] > _LONGEST_WAIT_MS:
             query["wait_ms"] = _LONGEST_WAIT_MS
         if name == "POST /internal/worker/claim" and isinstance(case.body, dict):
@@ -173,7 +175,9 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
 
 
 def with_short_wait(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of a claim with a short wait (5 s without the field). Invalid waits stay invalid.
+    """Return the body of a claim with a wait of at most 5 ms. Invalid waits stay invalid.
+
+    Without the field, the server waits 5 s.
 
     The body is copied, because it may be an example of the document that every test of this process shares.
     """

@@ -92,7 +92,8 @@ def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_
     server.start()
     requester = Requester(sqlite_store, server.url, "studio")
     with requester.http as http, http.stream("GET", f"/transcode/{requester.submit()}/events"):
-        # The reads: one before the stream, one of its first page, and one of the page that is not sent.
+        # Wait for three reads of events: a read before the stream, a read of the first page, and a read of
+        # the page that cannot be sent.
         for _ in range(3):
             reads.acquire()
         server.stop()

@@ -59,8 +59,8 @@ def server(recorder: Recorder) -> Iterator[ApiServer]:
 def exchange(server: ApiServer, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
     """Send the pieces and return all answers up to the end of the connection.
 
-    The server may answer and close the connection before the last piece is sent. The answer can still be
-    read.
+    If the server answers and closes the connection before the last piece is sent, the function still reads
+    the answer.
     """
     host, _, port = server.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:

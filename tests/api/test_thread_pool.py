@@ -138,7 +138,7 @@ def test_a_stopped_pool_leaves_no_caller_waiting(pool: StoreThreadPool) -> None:
         pool.stop()
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
-    # A call may or may not have run before the stop. In both cases, its caller gets an answer.
+    # Whether or not a call has run before the stop, the caller gets an answer.
     ended = asyncio.run(stop())
     assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
 

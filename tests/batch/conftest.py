@@ -18,7 +18,7 @@ from tests.cli.command_runner import Cli, capturing
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder, which is the current one, and remove all settings from the environment."""
+    """Remove all settings from the environment, enter an empty folder, and return this folder."""
     for name in [name for name in os.environ if name.startswith(("EUTERPE_", "AWS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

@@ -118,7 +118,7 @@ def test_what_the_service_refuses_is_reported_with_its_row(submit: Callable[...,
 def test_a_key_that_is_refused_ends_it_before_the_rows_are_checked(
     with_spark: Cli, requester: Requester, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del requester  # the fixture sets the URL and an API key, which is replaced
+    del requester  # the fixture sets the URL and an API key; the test replaces the key
     write(folder / "june.csv", [cells(1)])
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     ran = with_spark("batch", "submit", "june.csv")

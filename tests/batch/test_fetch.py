@@ -57,7 +57,7 @@ def test_a_pattern_chooses_among_the_objects_of_a_folder() -> None:
 
 
 def test_a_fetched_file_has_no_name_on_the_disk(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file may contain credentials, so no copy may remain on the disk when this process is killed."""
+    """The file may contain credentials, so the disk must contain no copy after this process was killed."""
     monkeypatch.setattr("tempfile.tempdir", str(bucket.parent))
     before = [*bucket.parent.iterdir()]
     with fetched("s3://plans/2030/june.csv") as (file,):

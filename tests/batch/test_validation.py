@@ -44,7 +44,10 @@ def test_every_bad_row_is_reported_with_every_reason(spark: SparkSession, folder
 
 
 def test_a_duplicate_row_is_reported_with_the_first(spark: SparkSession, folder: Path) -> None:
-    """Duplicates are found across pieces, files and formats. An explicit default makes no difference."""
+    """Duplicates are found across pieces, files and formats.
+
+    A row that states a default value is a duplicate of the same row without this value.
+    """
     write(folder / "a.csv", [cells(1), cells(2), cells(1)])
     write(folder / "b.jsonl", [cells(3), cells(2, queue="default")])
     totals, lines = examined(spark, ".", piece_bytes=1)
@@ -87,7 +90,7 @@ def test_no_secret_goes_through_spark(folder: Path) -> None:
 
 
 def checked(pieces: Sequence[Any]) -> list[Any]:
-    """Return the rows that the check returns in a Python process of Spark."""
+    """Run `check` as a Python process of Spark does, and return its rows."""
     numbers = pa.record_batch({"id": [*range(len(pieces))]})
     found = [row for batch in check(pieces, {}, b"salt", None, iter([numbers])) for row in batch.to_pylist()]
     assert [bool(row["errors"]) for row in found] == [False, True]

@@ -73,7 +73,7 @@ def test_claims_are_counted_in_the_log_of_postgres() -> None:
 
 @pytest.fixture
 def installation(url: str, tmp_path: Path) -> Installation:
-    """Return an installation without a check for left rows, because the API stores a key for lease tokens."""
+    """Return an installation. Do not check for remaining rows, because the API stores a lease token key."""
     keks = tmp_path / "keks.json"
     keyfile.create_file(keks)
     environ = {"EUTERPE_DATABASE_URL": url, "EUTERPE_KEK_FILE": str(keks)}

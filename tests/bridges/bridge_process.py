@@ -1,4 +1,4 @@
-"""Run `euterpe bridge run` as a process, from the environment with the package of the foreign queue."""
+"""Run `euterpe bridge run` as a process, in the Python environment of its foreign queue."""
 
 import os
 import subprocess
@@ -67,7 +67,7 @@ class BridgedInstallation:
             store.requesters.create("newsroom")
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, and return what it has printed."""
+        """Run a command to its end, and return its output."""
         ended = subprocess.run(
             [self.python, "-m", "euterpe", *arguments],
             env=self.environ,

@@ -1,6 +1,6 @@
-"""A foreign queue in memory, with outages and lost leases on demand, and its adapter.
+"""A foreign queue in memory and its adapter. Tests can cause outages and lost leases.
 
-All of it runs on the event loop of the test. `until` waits for a change that a condition describes.
+The queue and the adapter run on the event loop of the test. `until` waits until a condition holds.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class MemoryJob:
     result: Json | None = None
     failures: list[ForeignFailure] = field(default_factory=list)
     progress: list[float] = field(default_factory=list)
-    reports: int = 0  # ends that were recorded
+    reports: int = 0  # the number of recorded ends
     beats: int = 0
 
 
@@ -35,9 +35,9 @@ class MemoryQueue:
     def __init__(self) -> None:
         self.jobs: dict[str, MemoryJob] = {}
         self.is_down = False
-        self.loses_answers = False  # a report is recorded, and its answer is lost
+        self.loses_answers = False  # if True, reports are recorded, but their answers are lost
         self.refused_calls = 0
-        self._changed = asyncio.Event()  # each change sets this event, and puts a new one in its place
+        self._changed = asyncio.Event()  # set at each change, and then replaced by a new event
         self._added = 0
 
     async def add(
@@ -54,7 +54,7 @@ class MemoryQueue:
         self._changed = asyncio.Event()
 
     async def until(self, condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until the condition holds. Look after each change of the queue, and at least each 20 ms."""
+        """Wait until the condition holds. Check it after each change, and at least every 20 ms."""
         async with asyncio.timeout(timeout_s):
             while not condition():
                 with suppress(TimeoutError):
@@ -62,7 +62,7 @@ class MemoryQueue:
                         await self._changed.wait()
 
     async def steal(self, job: MemoryJob) -> None:
-        """Let the lease of this job run out, so that it is delivered again."""
+        """End the lease of this job, so that the job is delivered again."""
         job.holder, job.state = None, "waiting"
         await self.touch()
 

@@ -1,4 +1,4 @@
-"""A producer of BullMQ in Node: `Queue` and `QueueEvents` of the npm package, driven line by line."""
+"""A producer of BullMQ in Node (`Queue` and `QueueEvents` of the npm package). It gets a command per line."""
 
 import json
 import subprocess
@@ -92,7 +92,7 @@ class NodeProducer:
             return sum(one["event"] == event for one in self.events)
 
     def wait_for(self, event: str, job_id: str, count: int = 1) -> list[Event]:
-        """Return the events of this kind, once there are `count`."""
+        """Wait until the job has `count` events of this kind, and return them."""
         self._until(
             lambda: sum(one["event"] == event and one.get("jobId") == job_id for one in self.events) >= count
         )

@@ -39,7 +39,7 @@ MAPPING = JobMapping(
 
 @dataclass
 class Setup:
-    """What a bridge is made of; a test changes what it is about."""
+    """The parts and options of a bridge. A test sets the parts and options that it examines."""
 
     store: Store
     queue: MemoryQueue = field(default_factory=MemoryQueue)
@@ -81,7 +81,7 @@ class RunningBridge:
         await self.task
 
     async def kill(self) -> None:
-        """End the bridge as SIGKILL would: nothing is handed back."""
+        """End the bridge without releasing its jobs, as SIGKILL would."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""A worker without media over the store: a test says what becomes of each attempt."""
+"""A worker on the store that processes no media. The test decides how each attempt ends."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ __all__ = ["FLAKY", "NOT_MEDIA", "claim", "fail", "run_each", "succeed"]
 
 
 def claim(store: Store, worker_id: str = "w1") -> ClaimedJob:
-    """Return the next job, as soon as there is one."""
+    """Wait until a job can be claimed, and return the claimed job."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         for job in store.inbox.claim(worker_id, 1):

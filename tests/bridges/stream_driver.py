@@ -1,4 +1,4 @@
-"""A producer of the Redis Streams contract, and a driver of the adapter in place of the bridge."""
+"""A producer for the Redis Streams contract, and helpers that call the adapter as a bridge does."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ PAYLOAD = {"tool": "transcode", "source": "s3://in/a.mp4"}
 
 
 class Producer:
-    """A client that creates jobs, and looks at what everybody can read of them."""
+    """A client that creates jobs, and reads what Redis stores about them."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
@@ -70,7 +70,7 @@ async def adapter(server: RedisServer, **options: Any) -> AsyncIterator[StreamsA
 
 
 async def take_one(adapter: StreamsAdapter) -> ForeignJob:
-    """Take until a job comes, as the loop of a bridge does."""
+    """Repeat `take` until it returns a job, as the loop of a bridge does."""
     while True:
         jobs = await until_available(lambda: adapter.take(1, 0.5))
         if jobs:

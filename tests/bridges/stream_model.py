@@ -1,4 +1,7 @@
-"""A model of the Redis Streams contract: what each script may change, for one job and several consumers."""
+"""A model of the Redis Streams contract: the change that each script makes to a job.
+
+Several consumers compete for the job.
+"""
 
 from dataclasses import dataclass, field
 
@@ -10,12 +13,12 @@ TERMINAL = (*ENDS, "canceled")
 class ModelJob:
     """The state of one job. `holder` is None before the first delivery and after the acknowledgement."""
 
-    status: str | None = "queued"  # None if the hash is missing
+    status: str | None = "queued"  # None if the Redis hash of the job is missing
     result: str = ""
     events: list[str] = field(default_factory=lambda: ["queued"])
     is_delivered: bool = False
     is_acknowledged: bool = False
-    is_trimmed: bool = False  # the message was removed from the stream by somebody else
+    is_trimmed: bool = False  # another client has removed the message from the stream
     holder: str | None = None
 
     def read(self, consumer: str) -> bool:
@@ -27,7 +30,7 @@ class ModelJob:
     def reclaim(self, consumer: str) -> bool:
         if self.holder is None:
             return False
-        if self.is_trimmed:  # Redis drops the message in place of handing it over
+        if self.is_trimmed:  # Redis drops such a message instead of reassigning it
             self.holder, self.is_acknowledged = None, True
             return False
         self.holder = consumer

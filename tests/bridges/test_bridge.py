@@ -1,4 +1,4 @@
-"""`euterpe/bridges/bridge.py` and `attach.py`: one row for each foreign job, whatever is lost on the way."""
+"""`euterpe/bridges/bridge.py` and `attach.py`: each foreign job gets one row, even after a crash."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -100,7 +100,7 @@ def test_a_failed_attempt_is_repeated_when_the_foreign_queue_says_so(setup: Setu
             await setup.queue.until(lambda: job.state == "completed")
         (row,) = setup.rows()
         assert (row.attempt_count, [failure.retry for failure in job.failures]) == (2, [True])
-        assert job.progress == [0.0]  # the second attempt begins again
+        assert job.progress == [0.0]  # the bridge reports 0 when the second attempt begins
 
     run(test())
 
@@ -118,7 +118,10 @@ def test_a_permanent_failure_is_final(setup: Setup) -> None:
 
 
 def test_a_failure_that_was_never_reported_is_reported_and_not_repeated(setup: Setup) -> None:
-    """The bridge was killed between the failure and the report: the foreign queue has granted no attempt."""
+    """The bridge is killed before it reports the failure, so the next bridge must report it first.
+
+    The foreign queue grants the second attempt only after this report.
+    """
 
     async def test() -> None:
         job = await setup.queue.add(DATA, attempts=2)
@@ -164,7 +167,7 @@ def test_two_bridges_that_attach_at_once_make_one_row(setup: Setup) -> None:
         async with running(setup) as _, running(setup, MemoryAdapter(setup.queue, name="b")):
             for _ in range(20):
                 await setup.queue.until(lambda: job.state == "active")
-                await setup.queue.steal(job)  # both bridges now look for a row, or make one
+                await setup.queue.steal(job)  # now each of the two bridges can attach the job
             await in_thread(lambda: succeed(setup.store, claim(setup.store)))
             await setup.queue.until(lambda: job.state == "completed")
         assert (len(setup.rows()), job.reports) == (1, 1)

@@ -26,7 +26,7 @@ BACKENDS = ("redis", "postgres")
 
 @dataclass
 class Scene:
-    """A foreign queue with its producer, a bridge as a process, and the store behind it."""
+    """A foreign queue with its producer, a bridge as a process, and the store of the bridge."""
 
     producer: NodeProducer
     installation: BridgedInstallation
@@ -47,7 +47,7 @@ Open = Callable[[str], Scene]
 
 @pytest.fixture
 def scene_on(servers: Callable[[str], engines.Engine], tmp_path: Path) -> Iterator[Open]:
-    """Return a function that opens the scene on Redis or on Postgres."""
+    """Return a function that starts a `Scene` on Redis or on Postgres."""
     with ExitStack() as opened:
 
         def scene(backend: str) -> Scene:
@@ -125,7 +125,8 @@ def test_a_job_fails_when_its_attempts_are_used_up(scene: Scene) -> None:
     (failed,) = producer.wait_for("failed", job_id)
     assert failed["failedReason"] == "source_unreachable: it broke"
     producer.wait_for("retries-exhausted", job_id)
-    # The producer tries again by hand: the row has attempts to spare.
+    # A retry that the producer requests still works, because the row allows more attempts than the foreign
+    # job does.
     producer.call("retry", id=job_id)
     succeed(scene.store, claim(scene.store))
     producer.wait_for("completed", job_id)
@@ -229,7 +230,7 @@ def test_retention_is_that_of_the_producer(scene: Scene) -> None:
 
 
 def test_a_held_job_never_stalls(scene: Scene) -> None:
-    """The lock lasts 2 s. The job is held for three of them, while another worker looks for stalled jobs."""
+    """The lock lasts 2 s. The job is held for 6 s, while the bridge checks for stalled jobs every 2 s."""
     producer = scene.producer
     job_id = producer.add(DATA)
     claimed = claim(scene.store)

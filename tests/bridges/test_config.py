@@ -1,4 +1,4 @@
-"""`euterpe/bridges/config.py`: the declared bridges, with every error at once and without secrets."""
+"""`euterpe/bridges/config.py`: the declared bridges. All errors are reported at once, without secrets."""
 
 from pathlib import Path
 

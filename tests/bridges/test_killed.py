@@ -16,7 +16,7 @@ from tests.redis_server import running_redis
 
 KILLS = 5
 WINDOWS = ("before attach", "after attach", "before finish", "after finish")
-_LONGEST_S = 0.05  # within a window
+_LONGEST_S = 0.05  # the longest time from the beginning of a critical moment to the kill
 
 
 @pytest.fixture(params=["bullmq", "omniq", "streams"])

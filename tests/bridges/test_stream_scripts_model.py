@@ -1,4 +1,7 @@
-"""All interleavings of the scripts of consumers and of the producer, against a model on real Redis."""
+"""Run the scripts of the consumers and of the producer on a real Redis, in random orders.
+
+Compare the results with a model.
+"""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,7 +27,8 @@ from tests.bridges.stream_model import ENDS, TERMINAL, ModelJob
 from tests.redis_server import RedisServer
 
 QUEUE, JOB = StreamQueue(), "6c2b5c5e-0000-4000-8000-000000000001"
-# Most orders are pointless before the message is delivered, and after it is gone.
+# Most rules run only while the message is delivered, or while a consumer holds it. At other times, their
+# calls would change nothing.
 delivered = precondition(lambda machine: machine.job.is_delivered)
 held = precondition(lambda machine: machine.job.holder is not None)
 consumers = st.sampled_from(("one", "two"))
@@ -71,7 +75,7 @@ class StreamContract(RuleBasedStateMachine):
     @delivered
     @rule(consumer=consumers)
     def reclaim(self, consumer: str) -> None:
-        """Take the message over, as a consumer does if its holder has sent no heartbeat for a whole lease."""
+        """Reassign the message, as a consumer does if the holder has sent no heartbeat for a whole lease."""
         found = self.call(self.redis.xautoclaim(QUEUE.stream, QUEUE.group, consumer, min_idle_time=0))
         assert bool(found[1]) == self.job.reclaim(consumer)
 
@@ -123,7 +127,7 @@ class StreamContract(RuleBasedStateMachine):
     @held
     @rule()
     def trim(self) -> None:
-        """Remove the message from the stream, as a producer that limits the stream does."""
+        """Remove the message from the stream, as a producer does that limits the stream's length."""
         self.call(self.redis.xtrim(QUEUE.stream, maxlen=0, approximate=False))
         self.job.is_trimmed = True
 
@@ -139,7 +143,8 @@ class StreamContract(RuleBasedStateMachine):
         assert len([event for event in events if event in TERMINAL]) == (self.job.status in TERMINAL)
         pending = self.call(self.redis.xpending_range(QUEUE.stream, QUEUE.group, "-", "+", 10))
         assert [row["consumer"] for row in pending] == [self.job.holder] * (self.job.holder is not None)
-        # A message is given up only when its end can be read, when nobody can read it, or when it was lost.
+        # A message is acknowledged only if the job has ended, the hash of the job is missing, or the message
+        # was trimmed.
         if self.job.is_acknowledged:
             assert self.job.status in (*TERMINAL, None) or self.job.is_trimmed
         if self.job.status is not None:

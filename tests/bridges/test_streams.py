@@ -1,4 +1,4 @@
-"""The adapter of the Redis Streams contract, driven through its port as the bridge does."""
+"""The adapter of the Redis Streams contract, called as a bridge calls it."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def test_a_job_runs_and_its_message_stays_pending_until_the_terminal_event(produ
             assert json.loads(progress["data"]) == {"percent": 41.7}
             assert done.keys() == {"type", "ts", "step", "data"}
             assert (done["type"], json.loads(done["data"])) == ("done", RESULT)
-            assert await taker.succeed(job, RESULT) is Told.DONE  # the answer of the first call was lost
+            assert await taker.succeed(job, RESULT) is Told.DONE  # a repeated call, as after a lost answer
             assert producer.types(job_id).count("done") == 1
 
     asyncio.run(run())
@@ -88,7 +88,7 @@ def test_a_failure_is_an_error_with_its_code(producer: Producer) -> None:
 
 def test_messages_from_before_the_group_are_taken(producer: Producer) -> None:
     async def run() -> None:
-        job_id = await producer.create()  # no worker has ever been there
+        job_id = await producer.create()  # no worker has created the group yet
         async with adapter(producer.server) as taker:
             assert (await take_one(taker)).job_id == job_id
 
@@ -258,7 +258,7 @@ def test_acknowledged_messages_leave_the_stream_and_others_stay(producer: Produc
                 await taker.succeed(job, RESULT)
             await taker.take(1, 0)
             with producer.server.client() as client:
-                assert 60 <= client.xlen(QUEUE.stream) < 300  # whole nodes of the stream are removed
+                assert 60 <= client.xlen(QUEUE.stream) < 300  # Redis removes only whole nodes of the stream
                 (group,) = client.xinfo_groups(QUEUE.stream)
                 assert (group["pending"], group["lag"]) == (11, 49)
             assert len(await taker.take(100, 0)) == 49

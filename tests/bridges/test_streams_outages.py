@@ -18,7 +18,7 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def test_a_redis_that_forgot_the_delivery_gives_the_job_again(own_redis: RedisServer) -> None:
-    """As after a failover to a replica that was behind."""
+    """This happens after a failover to a replica that lags behind."""
 
     async def run() -> None:
         producer = Producer(own_redis)

@@ -67,7 +67,7 @@ def capturing(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 
 def submit(requester_id: str = "r1", **fields: Any) -> str:
-    """Submit a job with credentials, which no command may ever show, and return its id."""
+    """Submit a job with credentials, and return its id. The commands must never show these credentials."""
     spec = parse_spec({**SPEC, "credentials": CREDENTIALS, **fields})
     with opened() as store:
         return store.submit(spec, requester_id).result().job_id

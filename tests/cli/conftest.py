@@ -11,7 +11,10 @@ __all__ = ["clips"]
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Return a command runner without settings. Its directory is empty, and will contain the database."""
+    """Return a command runner without settings.
+
+    The runner's directory is empty, and will contain the database.
+    """
     for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

@@ -197,7 +197,7 @@ def test_a_full_disk_behind_stdout_is_one_line(cli: Cli) -> None:
 
 
 def test_an_sqlite_file_of_somebody_else_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may write to any file, so `os.access` is replaced by the answer that other users would get."""
+    """Root can write to any file, so `os.access` is replaced by the answer that other users would get."""
     cli.ok("migrate")
     monkeypatch.setattr("euterpe.wiring.database.os.access", lambda path, _: Path(path).name != "euterpe.db")
     assert cli.fails("jobs", "list").startswith("euterpe.db cannot be written to by this user")

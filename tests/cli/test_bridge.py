@@ -1,4 +1,4 @@
-"""`euterpe bridge`: one clear line for each error, and no address."""
+"""`euterpe bridge`: each error is one clear line, which contains no address."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ profile = "h264-720p"
 
 @pytest.fixture
 def declared(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    del cli  # it empties the environment first
+    del cli  # `cli` clears the environment, so it must run first
     path = tmp_path / "bridges.toml"
     path.write_text(BRIDGES)
     monkeypatch.setenv("EUTERPE_BRIDGES", str(path))
@@ -74,7 +74,7 @@ def test_a_storage_profile_must_be_allowed_to_the_requester(cli: Cli, declared: 
 
 @pytest.mark.usefixtures("declared")
 def test_without_the_package_the_way_to_install_it_is_shown(cli: Cli) -> None:
-    """The environment of the tests has no package `bullmq`, which has one of its own."""
+    """The package `bullmq` is in a separate environment, and not in the environment of the tests."""
     cli.ok("migrate")
     assert "this needs the package bullmq" in cli.fails("bridge", "run")
 

@@ -1,4 +1,4 @@
-"""`euterpe gateway`: errors of one line, keys beyond the loopback address, and a drain on SIGTERM."""
+"""`euterpe gateway`: one-line errors, API keys on other addresses than loopback, a drain on SIGTERM."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ from tests.service.installation import Program
 __all__ = ["redis_server", "shared_redis"]
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  the gateway asks for keys there
-# Without other settings; PYTHONPATH names the tree under test where it is not the installed one.
+# No settings are inherited. PYTHONPATH names the tree under test if another tree is installed.
 ENVIRON = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
 
 
@@ -48,7 +48,7 @@ def test_it_serves_and_drains(redis_server: RedisServer, tmp_path: Path) -> None
         with gateway.events(job_id) as stream:
             assert [next(stream).event for _ in range(2)] == ["hello", "queued"]
             assert program.stop() == 0
-            assert list(stream) == []  # the stream has ended in order
+            assert list(stream) == []  # the stream has ended without an error
         assert "Traceback" not in "".join(program.log)
         assert list(tmp_path.iterdir()) == []  # a gateway on the loopback address makes no database
 
@@ -77,7 +77,7 @@ def test_a_port_in_use_and_a_missing_database_are_named(redis_server: RedisServe
 
 
 def failure(folder: Path, *arguments: str) -> str:
-    """Run the gateway, which must fail. Return its only line."""
+    """Run the gateway, which must fail. Return the only line on stderr."""
     ran = subprocess.run(
         [sys.executable, "-m", "euterpe", "gateway", *arguments],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""`euterpe plan` shows what a job would make of a file, and `submit --dry-run` asks the service."""
+"""`euterpe plan` shows the plan of a job for a file, and `submit --dry-run` requests it from the service."""
 
 import json
 from pathlib import Path
@@ -49,6 +49,26 @@ def test_the_size_of_an_output_with_a_target_is_not_known(cli: Cli, clips: Clips
     first, second = cli.json("plan", source, *searched, *fixed)["outputs"]
     assert first["expected_bytes"] is first["tracks"][0]["bitrate"] is None
     assert second["expected_bytes"] > 0
+
+
+def test_the_watermark_the_target_and_the_encryption_are_shown(cli: Cli, clips: Clips) -> None:
+    """An earlier version showed the same plan with and without them."""
+    lock = {"key_url": "https://keys.example/1", "key": "c0ffee11c0ffee22c0ffee33c0ffee44"}
+    mark = {"source": {"url": "s3://in/logo.png"}, "position": "top_right"}
+    marked = {"name": "marked", "type": "mp4", "watermark": mark, "video": {"target": {"vmaf": 93}}}
+    locked = {"name": "locked", "type": "hls", "video": {"ladder": [90]}, "encryption": lock}
+    plain = {"name": "plain", "type": "mp4"}
+    Path("job.json").write_text(json.dumps({"outputs": [marked, locked, plain]}))
+    ask = ("plan", str(clips.make("film.mp4")), "--spec", "job.json")
+    found = [(one["watermark"], one["target_vmaf"], one["encryption"]) for one in cli.json(*ask)["outputs"]]
+    assert found == [("top_right", 93, None), (None, None, "aes-128"), (None, None, None)]
+    headings = {line.split()[0]: line for line in cli.ok(*ask).out.splitlines() if line}
+    assert headings["marked"].endswith(
+        "watermark at top_right, target VMAF 93, size not known before the search for `target`"
+    )
+    assert headings["locked"].endswith("encrypted (aes-128)")
+    assert "watermark" not in headings["plain"]
+    assert "encrypted" not in headings["plain"]
 
 
 def test_the_tree_is_the_plan_that_a_worker_would_run(cli: Cli, clips: Clips) -> None:

@@ -4,7 +4,7 @@ from tests.cli.command_runner import Cli
 
 
 def scopes_of(api_key: str) -> set[str] | None:
-    """Return the scopes of the key, or None if it is refused."""
+    """Return the scopes of the key, or None if the key is refused."""
     with opened() as store:
         try:
             return set(store.requesters.authenticate(api_key).scopes)

@@ -44,7 +44,7 @@ FAILURE = SseStream([HELLO, frame(1, "claimed"), frame(2, "failed", error=ERROR)
 @pytest.fixture
 def server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Yield the server that the settings of the commands name."""
-    del cli  # `cli` clears the environment, so it must run first
+    del cli  # the fixture `cli` clears the environment, so `cli` must run first
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     with running() as started:
         monkeypatch.setenv("EUTERPE_URL", started.url)

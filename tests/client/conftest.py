@@ -28,7 +28,7 @@ def outages() -> list[str]:
 
 
 class Asynchronous:
-    """`AsyncClient` behind the methods of `Client`, so that the same test runs with both clients."""
+    """`AsyncClient` with the blocking methods of `Client`, so that the same test runs with both clients."""
 
     def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None, retry: RetryPolicy) -> None:
         self._loop = asyncio.Runner()

@@ -37,7 +37,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class SseStream:
-    """An event stream that is sent in pieces. If not `whole`, the connection breaks after the last piece."""
+    """An event stream that is sent in pieces.
+
+    If `whole` is False, the connection breaks after the last piece.
+    """
 
     pieces: Sequence[str]
     whole: bool = True

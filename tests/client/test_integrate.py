@@ -135,7 +135,7 @@ def test_the_second_example_watches(load: Load, server: Server, capsys: pytest.C
 
 
 def curls(text: str) -> Iterator[list[str]]:
-    """Yield the arguments of each `curl`, with the values of the variables in them."""
+    """Yield the arguments of each `curl`, with each variable replaced by its value."""
     words = [os.path.expandvars(word) for word in shlex.split(text.replace("\\\n", " "))]
     starts = [place for place, word in enumerate(words) if word == "curl"]
     for start, end in pairwise([*starts, len(words)]):

@@ -1,4 +1,4 @@
-"""The long polls of remote workers, over a real store. Each test waits for a signal."""
+"""The long polls of remote workers, over a real store."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -139,7 +139,7 @@ def test_a_lost_answer_is_given_again(store: Store, desk: ClaimDesk) -> None:
 
 
 def test_a_repeated_claim_of_an_empty_queue_is_found_by_the_next_claim(store: Store, claims: Claims) -> None:
-    """It does not wait in the line of the workers that came before."""
+    """The repeated claim does not queue behind the workers that came before it."""
     enqueue(store)
     desk = desk_of(store, claims, SELDOM, most_at_once=2)
     desk.start()
@@ -184,7 +184,7 @@ def test_a_request_that_was_sent_twice_shares_its_answer(store: Store, claims: C
 
 
 def test_a_copy_that_waits_behind_other_workers_shares_the_answer_too(store: Store, claims: Claims) -> None:
-    """The claim that finds the job shows that the queue is empty, so the copy must not wait for another."""
+    """The claim that finds the job also empties the queue. The copy must not wait for another claim."""
     desk = desk_of(store, claims, most_at_once=2)
     desk.start()
     first, _, copy = (
@@ -209,7 +209,7 @@ def test_a_full_claim_does_not_show_that_the_queue_is_empty(store: Store, claims
 
 @pytest.mark.parametrize("loses_answers", [False, True])
 def test_an_error_of_a_claim_loses_nobody(store: Store, claims: Claims, *, loses_answers: bool) -> None:
-    """The desk finds the jobs of a claim whose answer was lost by the claim ids."""
+    """The desk uses the claim ids to find the jobs of a claim whose answer was lost."""
     claims.errors, claims.loses_answers = [Unavailable("away"), RuntimeError("a bug")], loses_answers
     desk = desk_of(store, claims, OFTEN)
     waiting = [desk.enter(request(f"w{number}", claim_id=f"c{number}")) for number in range(3)]
@@ -222,7 +222,7 @@ def test_an_error_of_a_claim_loses_nobody(store: Store, claims: Claims, *, loses
 
 
 def test_a_stop_answers_all_waiting_workers_first(store: Store, claims: Claims) -> None:
-    desk = desk_of(store, claims, SELDOM)  # a poll would claim for the waiting workers
+    desk = desk_of(store, claims, SELDOM)  # SELDOM, because a poll would claim for the waiting workers
     desk.start()
     waiting = [desk.enter(request(f"w{number}")) for number in range(50)]
     look(desk)
@@ -230,7 +230,7 @@ def test_a_stop_answers_all_waiting_workers_first(store: Store, claims: Claims) 
     claims.may_go_on.clear()
     busy = desk.enter(request("busy"), waits=False)
     assert claims.begun.wait(LONG_S)
-    desk.begin_stop()  # meanwhile, the claim thread is still blocked
+    desk.begin_stop()  # the claim thread is still blocked
     assert [ids(one) for one in waiting] == [[]] * 50
     assert not busy.jobs.done()
     claims.may_go_on.set()
@@ -272,7 +272,7 @@ def test_too_many_workers_are_refused(store: Store, claims: Claims) -> None:
 
 
 def test_a_worker_that_left_gets_no_job(store: Store, claims: Claims) -> None:
-    desk = desk_of(store, claims, SELDOM)  # a worker cannot leave while a poll claims for it
+    desk = desk_of(store, claims, SELDOM)  # SELDOM, because a worker cannot leave while a poll claims for it
     desk.start()
     waiting = desk.enter(request("w1"))
     look(desk)
@@ -297,7 +297,7 @@ def test_a_worker_cannot_leave_while_the_desk_claims_for_it(
 
 
 def test_a_worker_that_leaves_during_a_claim_gets_its_result(desk: ClaimDesk, claims: Claims) -> None:
-    """Without this rule, the worker would get an error, although nothing failed."""
+    """If this worker got no result, it would see an error, although nothing failed."""
     claims.may_go_on.clear()
     waiting = desk.enter(request())
     assert claims.begun.wait(LONG_S)
@@ -328,7 +328,7 @@ def test_a_release_finds_the_worker_for_which_the_desk_claims(desk: ClaimDesk, c
 
 
 def test_a_late_copy_of_an_empty_claim_gets_no_job(store: Store, desk: ClaimDesk) -> None:
-    """The worker already has an answer and uses a new claim id, so a job of the copy would not be run."""
+    """The worker already uses a new claim id, so no worker would run a job that the late copy gets."""
     assert ids(desk.enter(request(claim_id="c1"), waits=False)) == []
     (job_id,) = enqueue(store)
     assert ids(desk.enter(request(claim_id="c1"))) == []
@@ -381,7 +381,7 @@ def test_a_claim_that_was_given_up_may_be_repeated(store: Store, desk: ClaimDesk
 
 
 def test_a_release_waits_for_a_claim_that_was_given_up(store: Store, desk: ClaimDesk, claims: Claims) -> None:
-    """Otherwise, the release would find no jobs, and the claim would take them afterwards."""
+    """A release that does not wait would find no jobs, because the claim takes its jobs later."""
     (job_id,) = enqueue(store)
     claims.may_go_on.clear()
     waiting = desk.enter(request(claim_id="c1"))
@@ -448,7 +448,10 @@ def test_a_claim_that_is_over_is_forgotten_after_a_while(store: Store, claims: C
 
 
 def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) -> None:
-    """Each queue is a query in the transaction of the claim, in which no other write can run on SQLite."""
+    """A claim makes one query for each queue.
+
+    On SQLite, no other write can run during the transaction of the claim.
+    """
     desk = desk_of(store, claims, SELDOM, most_queues=64)
     waiting = [
         desk.enter(request(f"w{n}", queues=tuple(f"q{n}-{m}" for m in range(16))), waits=False)
@@ -463,7 +466,11 @@ def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) ->
 
 
 def test_workers_that_do_not_wait_all_get_a_claim(store: Store, claims: Claims) -> None:
-    """One claim serves fewer workers at first. Those that it only looks for must not be answered yet."""
+    """The first claim is for fewer than 20 workers.
+
+    For the other workers, the same transaction only looks up earlier claims with the same claim ids. This
+    lookup must not count as an answer to these workers.
+    """
     job_ids = enqueue(store, 20)
     desk = desk_of(store, claims, SELDOM)
     waiting = [desk.enter(request(f"w{n}", claim_id=f"c{n}"), waits=False) for n in range(20)]

@@ -66,7 +66,7 @@ def test_the_same_claim_has_the_same_token_in_every_process() -> None:
 
 
 def test_a_token_never_changes() -> None:
-    """Two releases of the API may run side by side, so a token of one must be valid in the other."""
+    """Two releases of the API can run at the same time, and each must accept the tokens of the other."""
     assert tokens_of(OLD).mint(CLAIM, "w") == (
         "elt1.k1.AZmnxFsecACAAAAAAAAAAQGZp8RbHnAAgAAAAAAAAKEAAAAAAAAABw.qEJ4sMt7RKCA2o53quK0Ow"
     )
@@ -85,7 +85,7 @@ def test_no_changed_character_is_accepted(claim: LeaseClaim, data: st.DataObject
     token = tokens.mint(claim, "w")
     at = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.characters().filter(lambda c: c != token[at]))
-    with pytest.raises((InvalidLeaseToken, UnknownLeaseKey)):  # the latter if the id of the key was changed
+    with pytest.raises((InvalidLeaseToken, UnknownLeaseKey)):  # UnknownLeaseKey if the key id was changed
         tokens.verify(token[:at] + other + token[at + 1 :], "w", job_id=claim.job_id)
 
 

@@ -1,4 +1,4 @@
-"""What a remote worker asks about its job: here, that a repeated refresh is made once."""
+"""Secrets that a remote worker requests. A refresh that is repeated calls the requester once."""
 
 from collections.abc import Iterator
 

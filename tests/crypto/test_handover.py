@@ -62,7 +62,7 @@ class Rfc9180:
 
 
 def test_the_independent_implementation_opens_the_vector_of_the_rfc() -> None:
-    """RFC 9180, A.1.1, sequence number 0."""
+    """The values are those of RFC 9180, A.1.1, sequence number 0."""
     private_key = X25519PrivateKey.from_private_bytes(
         bytes.fromhex("4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8")
     )

@@ -1,4 +1,4 @@
-"""The format of Standard Webhooks, compared with its official Python library."""
+"""The format of Standard Webhooks, compared with the official Python library."""
 
 import json
 from base64 import b64encode, urlsafe_b64encode

@@ -1,4 +1,4 @@
-"""A dispatcher with a real store and real HTTP to loopback, whose outbox records the settled deliveries."""
+"""A dispatcher with a real store, real HTTP to loopback, and an outbox that records settled deliveries."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ class WatchedOutbox(Outbox):
         self.batches: list[int] = []
         self.failures = 0
         self.postponed: list[tuple[str, int]] = []
-        self.postponements = 0  # the number of calls; each is one transaction
+        self.postponements = 0  # the number of calls; each call is one transaction
         self.changed = threading.Condition()
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
@@ -87,7 +87,7 @@ def dispatching(store: Store, worker_id: str = "d1", **options: Any) -> Iterator
 def add_events(
     store: Store, requester: NewRequester, url: str, *, jobs: int = 1, steps: int = 1, **fields: Any
 ) -> list[str]:
-    """Create jobs, each with its first `steps` events to deliver to `url`. Return the ids of the jobs.
+    """Create jobs with `steps` events each, which are to be delivered to `url`. Return the job ids.
 
     `fields` are additional fields of the specs.
     """

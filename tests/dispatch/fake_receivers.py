@@ -25,7 +25,7 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    write: Callable[[Any], None] | None = None  # a function that writes the whole answer instead
+    write: Callable[[Any], None] | None = None  # if set, this function writes the whole answer
 
 
 Respond = Callable[[Received], Reply]
@@ -83,7 +83,7 @@ class Receiver:
 
 
 class BlackHole(Receiver):
-    """A receiver that answers no request until `open` is set. `close` sets it."""
+    """A receiver that answers no request until `open` is set. The method `close` also sets `open`."""
 
     def __init__(self) -> None:
         self.open = threading.Event()

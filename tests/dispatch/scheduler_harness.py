@@ -1,4 +1,4 @@
-"""A send scheduler with a clock that the test sets and sends that the test ends."""
+"""A send scheduler for tests. A test sets the scheduler's clock, and decides when each send ends."""
 
 from euterpe.dispatch.destination import Outcome, Send
 from euterpe.dispatch.scheduler import Postponement, SendScheduler

@@ -103,7 +103,7 @@ def test_a_recent_outcome_is_not_undone_by_a_database_that_does_not_have_it_yet(
         ),
         # After a short outage, no release is needed, because the waiting events are due soon.
         ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 1.0, OriginState.HEALTHY),
-        # A single event that times out is not an outage, regardless of the time.
+        # A single event that times out is not an outage, however much time passes.
         ([Outcome.SILENCE, Outcome.ANSWER], 1_000.0, OriginState.HEALTHY),
     ],
 )

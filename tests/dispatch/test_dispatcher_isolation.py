@@ -130,7 +130,8 @@ def test_a_backlog_for_closed_ports_delays_no_other_requester(
         outbox.wait_until(lambda: bool(outbox.settled))
         before = len(outbox.settled)
         add_events_at(store, requester, [receiver.url])
-        # Before this event, only claimed deliveries and those of two more hostile claims may end.
+        # Before this event, at most 300 deliveries can end: the deliveries that are already claimed, and the
+        # deliveries of two more claims of hostile events.
         assert ended_before(outbox, requester) - before <= 300
 
 

@@ -38,7 +38,7 @@ def test_events_wait_for_the_keys_with_all_their_attempts(
     provider.is_away = True
     (job_id,) = add_events(store, requester, receiver.url, steps=3)
     with dispatching(store, keys_pause_s=0.02):
-        # Each event is claimed and released more often than it has attempts.
+        # Each event is claimed and released more times than the number of its attempts allows.
         outbox.wait_until(lambda: len(outbox.postponed) > 40)
         assert receiver.received == []
         provider.is_away = False
@@ -125,7 +125,8 @@ def test_a_lease_that_is_lost_while_the_keys_are_slow_sends_nothing(
     with capture_logs() as logs, dispatching(store, heartbeat_ms=10), provider.held():
         provider.wait_for_waiting()
         outbox.is_losing = True
-        outbox.wait_until(lambda: outbox.lost_heartbeats >= 2)  # so the first heartbeat has ended
+        # When the second heartbeat is counted, the first heartbeat has ended.
+        outbox.wait_until(lambda: outbox.lost_heartbeats >= 2)
     assert "lease_lost_before_send" in [log["event"] for log in logs]
     assert receiver.received == []
 

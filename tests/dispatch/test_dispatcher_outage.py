@@ -25,7 +25,7 @@ DELIVERED = {OutboxStatus.DELIVERED}
 
 @pytest.fixture
 def database(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
-    """Yield a separate server for each test, because its outage would affect other tests."""
+    """Yield a separate server for each test, because an outage would affect other tests."""
     started = outages.start(engine, tmp_path_factory.mktemp(f"fragile-{engine}"))
     yield started
     started.stop()
@@ -73,8 +73,8 @@ def test_everything_is_delivered_after_an_outage_in_the_middle(
             is_away.set()
             assert outage_logged.wait(TIMEOUT_S)
         with open_store(database.url) as after:
-            # Read the rows instead of `settled`, which lacks an event if the connection breaks after its
-            # commit.
+            # Read the rows instead of `settled`. An event is missing in `settled` if the connection breaks
+            # after the commit of the event's result.
             outbox.wait_until(lambda: {event.status for event in events_of(after, job_ids)} == DELIVERED)
             events = events_of(after, job_ids)
     assert {one.event_id: one.body.decode() for one in receiver.received} == {

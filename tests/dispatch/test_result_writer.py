@@ -192,7 +192,7 @@ def test_an_error_outside_of_the_store_keeps_no_lease_alive(
 ) -> None:
     """The writer must forget the event.
 
-    Otherwise, its lease would be extended until the dispatcher restarts.
+    Otherwise, the lease of this event would be extended until the dispatcher restarts.
     """
     (event,) = claimed(store, requester, 1)
 

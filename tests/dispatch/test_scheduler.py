@@ -73,7 +73,7 @@ def test_no_requester_holds_more_slots_for_trials_than_it_leaves_free() -> None:
         under_way += len(scheduler.start_all())
         scheduler.clock.now += SLOW_AFTER_S
     # Eight of the ten slots are for receivers that have not answered yet. A requester gets at most four of
-    # them.
+    # these slots.
     assert max_concurrent_sends(2) == 10
     assert under_way == 4
     scheduler.hand_back()
@@ -207,7 +207,7 @@ def test_a_queue_that_stops_moving_is_spaced_by_how_long_it_has_waited(scheduler
         scheduler.clock.now += SLOW_AFTER_S
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
     # 0.5 s pass in each round. The spacing of the events is a fifth of the wait of the open send, because the
-    # concurrency is 5. After a wait of 0.5 s it is 0.1 s, and after 1 s it is 0.2 s.
+    # concurrency is 5. After a wait of 0.5 s the spacing is 0.1 s, and after 1 s the spacing is 0.2 s.
     assert delays == [(200, 1_000), (205, 20_500), (205, 61_000)]
 
 

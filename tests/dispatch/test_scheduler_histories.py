@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
         )
 
     def check_share(self, started: Send) -> None:
-        """Assert that the requester of this send held fewer slots than were free before the send."""
+        """Assert that, before this send, its requester held fewer slots than were free."""
         own = [s for s in self.under_way if s.event.requester_id == started.event.requester_id]
         assert len(own) < max_concurrent_sends(self.concurrency) - len(self.under_way)
         if self.health(started.event) is not Health.PROVEN:
@@ -110,7 +110,7 @@ class Histories(RuleBasedStateMachine):
         assert max(jobs.values(), default=0) <= 1
 
     def check_nothing_waits_without_reason(self) -> None:
-        """Assert that a rule forbids the send of each waiting event at this time."""
+        """Assert for each waiting event that a rule forbids its send at this time."""
         now = self.scheduler.clock.now
         prompt = [send for send in self.under_way if not send.is_detached]
         for one in self.waiting.values():

@@ -1,4 +1,4 @@
-"""The waits of a healthy requester's events beside hostile receivers, in simulated time."""
+"""Simulate how long the events of a healthy requester wait while other requesters have hostile receivers."""
 
 import heapq
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class Simulation:
         return self.waits
 
     def _fill(self) -> None:
-        """Claim events as a dispatcher does, but none for saturated requesters."""
+        """Claim events as a dispatcher does. Skip requesters with too many waiting events (`saturated`)."""
         skipped = self.scheduler.inner.saturated()
         for requester, kinds in self._hostile.items():
             if requester in skipped or not self.scheduler.inner.room():

@@ -52,7 +52,7 @@ def dialled() -> Dialled:
 
 @pytest.fixture
 def build(store: Store, dialled: Dialled, open_receivers: ExitStack) -> Build:
-    """Return a factory of senders. Their connections are closed before the receivers are closed."""
+    """Return a factory of senders. The senders' connections are closed before the receivers are closed."""
 
     def make(policy: DeliveryPolicy = POLICY, requesters: Requesters = store.requesters) -> Sender:
         egress = open_receivers.enter_context(Egress(LOOPBACK, dial=dialled))

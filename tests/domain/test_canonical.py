@@ -162,7 +162,7 @@ def test_a_worker_of_the_release_before_knows_every_field_of_plain_outputs() -> 
             "name": "mp4",
             "type": "mp4",
             "video": {"codec": "h264", "height": 720, "crf": 22},
-            "audio": {"codec": "aac"},  # no bit rate: 128 kbit/s is also the default of the older worker
+            "audio": {"codec": "aac"},  # no bit rate: the older worker has the same default, 128 kbit/s
         },
         {"name": "sound", "type": "m4a", "audio": aac},
         {"name": "poster", "type": "image", "at": ["50%"]},
@@ -355,7 +355,7 @@ def test_a_callback_url_that_was_stored_whole_stays_as_it_is() -> None:
 def test_the_query_of_a_callback_url_counts_for_the_hash() -> None:
     """Releases that did not seal queries computed the same hash.
 
-    With another hash, a retry would conflict.
+    If this release computed another hash, a retry would conflict.
     """
     assert hash_of(WITH_CALLBACKS) == "9f3dcba855fd19cd99bf73911408a1a8b8c238c3cb718929ca2c1aa84b5f5e3d"
     other = {**WITH_CALLBACKS, "status_webhook_url": "https://requester.example/hook?token=other"}

@@ -1,6 +1,6 @@
 """The built-in profiles, and the profiles of an operator.
 
-An invalid file is refused with all of its errors. No file replaces a built-in profile.
+If a file is invalid, all of its errors are reported. No file replaces a built-in profile.
 """
 
 from collections.abc import Mapping

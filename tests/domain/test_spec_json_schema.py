@@ -1,6 +1,6 @@
 """The JSON Schema accepts the requests that the models accept.
 
-In these tests, a small validator stands for the validators that clients use.
+In these tests, a small validator takes the place of the validators that clients use.
 """
 
 import re

@@ -25,7 +25,7 @@ class Frame:
 
 
 class GatewayClient:
-    """A client of a gateway. It can also look into Redis."""
+    """A client of a gateway. Its `redis` reads the jobs in Redis directly."""
 
     def __init__(self, server: RedisServer, url: str) -> None:
         self.server, self.url, self.redis = server, url, Producer(server)
@@ -73,7 +73,7 @@ def serving(
 
 
 def frames(lines: Iterator[str]) -> Iterator[Frame]:
-    """Yield frames; a comment is a frame with the event `comment`."""
+    """Yield the frames of a stream. A comment becomes a frame with the event `comment`."""
     fields: dict[str, str] = {}
     for line in lines:
         if line.startswith(":"):

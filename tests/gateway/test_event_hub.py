@@ -1,4 +1,4 @@
-"""One blocking read for all event streams of the process, also through a restart of Redis."""
+"""All event streams of the process share one blocking read, also after a restart of Redis."""
 
 import asyncio
 import re
@@ -75,7 +75,7 @@ def test_500_streams_share_three_connections(redis_server: RedisServer) -> None:
         for _ in range(JOBS):
             job_ids.append(gateway.create())
             with redis_server.client() as redis:
-                redis.xgroup_setid("jobs:stream", "workers", "$")  # as if the message was worked off
+                redis.xgroup_setid("jobs:stream", "workers", "$")  # as if a worker had read the message
 
         async def run() -> None:
             async with streams(gateway, job_ids, CLIENTS) as opened:
@@ -100,10 +100,11 @@ def test_a_subscriber_that_joins_during_a_read_misses_no_earlier_event(redis_ser
             with hub.subscribe("job", str(first)) as early:
                 while not redis.info("clients")["blocked_clients"]:
                     await asyncio.sleep(0.001)
-                redis.xadd(events_key("job"), {"type": "running"})  # the answer of the read is on its way
+                redis.xadd(events_key("job"), {"type": "running"})  # this event ends the blocking read
                 with hub.subscribe("job", "") as late:
                     assert [event.fields["type"] for event in await early.next(30)] == ["running"]
-                    # The answer that is on its way has no `queued`, so it is not for this subscriber.
+                    # The answer of the blocking read has no event `queued`, so the hub must not give this
+                    # answer to `late`.
                     assert [event.fields["type"] for event in await late.next(30)] == ["queued", "running"]
 
     with ExitStack() as opened:

@@ -12,7 +12,7 @@ from tests.redis_server import RedisServer
 
 
 def finish(gateway: GatewayClient, *percents: float, fails: bool = False) -> None:
-    """Do the next job, as a bridge does."""
+    """Take the next job, report its progress, and end the job, as a bridge does."""
 
     async def run() -> None:
         async with adapter(gateway.server) as taker:

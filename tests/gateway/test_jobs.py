@@ -112,14 +112,14 @@ def test_twenty_requests_with_one_key_make_one_job(gateway: GatewayClient) -> No
     with gateway.server.client() as redis:
         assert redis.xlen(QUEUE.stream) == 1
         assert 3590 < redis.ttl("idempotency:order-7") <= 3600
-        assert len(redis.keys("job:*")) == 2  # the hash and its events
+        assert len(redis.keys("job:*")) == 2  # the hash and the events of the job
     detail(gateway.post(Idempotency_Key="x" * 256), 422, "invalid_request")
 
 
 def test_a_full_queue_is_refused_until_a_job_ends(redis_server: RedisServer) -> None:
     async def run(gateway: GatewayClient) -> None:
         async with adapter(redis_server) as taker:
-            job = await take_one(taker)  # pending counts as much as waiting
+            job = await take_one(taker)  # a pending job counts like a waiting job
             answer = await asyncio.to_thread(gateway.post)
             found = detail(answer, 429, "backpressure")
             assert found == {"backlog": 3, "pending": 1, "lag": 2, "max": 3}
@@ -132,7 +132,7 @@ def test_a_full_queue_is_refused_until_a_job_ends(redis_server: RedisServer) -> 
         gateway.post(Idempotency_Key="k")
         gateway.create()
         gateway.create()
-        detail(gateway.post(), 429, "backpressure")  # also while no worker has ever been there
+        detail(gateway.post(), 429, "backpressure")  # also before the first worker connects
         asyncio.run(run(gateway))
 
 

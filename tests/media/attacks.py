@@ -1,4 +1,4 @@
-"""System calls that a compromised child may try, each with the error number that it must get.
+"""System calls that a compromised child can try, each with the error number that it must get.
 
 `python -m tests.media.attacks FOLDER` makes all of these calls in a new sandbox and prints the error numbers.
 Tests start this command in a process that is denied namespaces and Landlock.

@@ -32,7 +32,7 @@ def shell(
 ) -> Child:
     """Start a shell in the sandbox, with the file descriptor `given` as fd 7.
 
-    The script can use only builtins, because a child may not execute any program.
+    The script can use only builtins, because a child cannot execute any program.
     """
     fds = {} if given is None else {7: given}
     return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
@@ -55,7 +55,8 @@ def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
         os.close(_held)
 
 
-# A new thread has no death signal (`PR_SET_PDEATHSIG`). A program that this thread executes has none either.
+# A new thread has no death signal (`PR_SET_PDEATHSIG`). A program that this thread executes has no death
+# signal either.
 _EXECUTES_ITSELF = """
 import _thread, posix, sys, time
 again = "import time; print('again', flush=True); time.sleep(600)"

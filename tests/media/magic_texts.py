@@ -58,7 +58,7 @@ def make_damaged(folder: Path, container: str, text: str) -> Path:
 
 
 def _with_a_hole(media: bytes) -> bytes:
-    """Overwrite an eighth of the file, past every header, with bytes that no decoder accepts."""
+    """Overwrite an eighth of the file, after all headers, with bytes that no decoder accepts."""
     start, length = len(media) * 5 // 8, len(media) // 8
     return media[:start] + b"\xff" * length + media[start + length :]
 

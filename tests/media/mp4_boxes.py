@@ -8,7 +8,7 @@ _PARENTS = (b"moov", b"trak", b"mdia", b"minf", b"dinf")
 
 
 def with_outside_data(film: bytes, target: Path) -> bytes:
-    """Return the film with all tracks referring to media in another file.
+    """Return the film, changed so that all its tracks refer to media in another file.
 
     The index must be the last box, because it grows, and the boxes before it must keep their offsets.
     """
@@ -18,7 +18,7 @@ def with_outside_data(film: bytes, target: Path) -> bytes:
         kind, body = film[position + 4 : position + 8], film[position + 8 : position + size]
         if kind in _PARENTS:
             body = with_outside_data(body, target)
-        elif kind == b"dref":  # one entry with a URL; its flags do not say "this file"
+        elif kind == b"dref":  # one entry with a URL; the flag "self-contained" is not set
             body = bytes(4) + (1).to_bytes(4, "big") + _box(b"url ", bytes(4) + f"file://{target}\0".encode())
         out += _box(kind, body)
         position += size
@@ -69,7 +69,7 @@ def with_edits(film: bytes, edits: Sequence[tuple[int, int]]) -> bytes:
 
 
 def with_second_description(film: bytes) -> bytes:
-    """Return the film with its description of samples twice, of which only the first is used.
+    """Return the film with a second, unused copy of its sample description.
 
     The index must be the last box, as in `with_outside_data`.
     """

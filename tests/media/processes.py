@@ -32,7 +32,7 @@ def children_of(parent: int) -> list[int]:
 
 
 def _parent_of(process: Path) -> int:
-    # The name of a process may be any bytes.
+    # The name of a process can contain any byte.
     return int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
 
 

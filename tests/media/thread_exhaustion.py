@@ -1,6 +1,8 @@
-"""A program with two children. The first starts as many threads as possible, then the second starts 20.
-`python -m tests.media.thread_exhaustion` prints the number of threads that each child could start. Another
-user than root must run it, because the kernel does not limit the threads of root.
+"""A program with two children.
+
+The first child starts as many threads as possible. Then the second child starts 20 threads.
+`python -m tests.media.thread_exhaustion` prints the number of threads that each child could start. A user
+other than root must run the program, because the kernel does not limit the threads of root.
 """
 
 import json

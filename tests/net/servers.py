@@ -53,7 +53,7 @@ class Server:
 
     @property
     def pair(self) -> str:
-        """Return the entry for an EgressPolicy that allows this server."""
+        """Return the entry by which an EgressPolicy allows this server."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -117,7 +117,10 @@ def header(head: bytes, name: str) -> str | None:
 
 
 def answering(*answers: bytes) -> Serve:
-    """Return a handler that gives these answers in turn and repeats the last. Connections stay open."""
+    """Return a handler that gives these answers in turn, then repeats the last answer.
+
+    Connections stay open.
+    """
 
     def serve(server: Server, sock: socket.socket) -> None:
         while server.read_request(sock):
@@ -127,7 +130,7 @@ def answering(*answers: bytes) -> Serve:
 
 
 def saying(*parts: bytes, reset: bool = False) -> Serve:
-    """Return a handler that reads a request, sends these parts and closes the connection or resets it."""
+    """Return a handler that reads a request, sends these parts, and then closes or resets the connection."""
 
     def serve(server: Server, sock: socket.socket) -> None:
         server.read_request(sock)

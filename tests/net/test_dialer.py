@@ -129,7 +129,7 @@ def test_lookups_that_hang_are_bounded() -> None:
             tested.connect(target, RequestLimits(target.origin, 0.05))
     assert tar_pit.lookups == 2
     tar_pit.release()
-    with pytest.raises(EgressUnreachable):  # the lookup is made, and only the dialer fails
+    with pytest.raises(EgressUnreachable):  # the lookup is made; only the connection fails
         tested.connect(target, RequestLimits(target.origin, 10))
     assert tar_pit.lookups == 3
 

@@ -18,7 +18,7 @@ PUBLIC = "93.184.215.14"
 
 @contextmanager
 def receiver(serve: Serve) -> Iterator[tuple[Server, Egress]]:
-    """Yield a server and an egress whose policy allows it."""
+    """Yield a server, and an egress whose policy allows this server."""
     with Server(serve) as server, Egress(EgressPolicy([server.pair]), ssl_context=NO_TRUST) as out:
         yield server, out
 

@@ -94,7 +94,7 @@ HOSTS = [
     "[]",
     "[v1.x]",
     "::1",
-    # ambiguous user and host
+    # URLs in which user and host are ambiguous
     "user@127.0.0.1",
     "user:password@h.example",
     "h.example@127.0.0.1",
@@ -179,7 +179,7 @@ VECTORS = [
 
 
 def closed(resolve: Resolve, dial: Dial) -> Egress:
-    """Return an egress without internal addresses that the operator allows."""
+    """Return an egress for which the operator allows no internal address."""
     return Egress(EgressPolicy(), resolve=resolve, dial=dial, ssl_context=NO_TRUST)
 
 

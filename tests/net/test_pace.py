@@ -8,7 +8,10 @@ PACE = MinimumPace(bytes_per_s=1000, window_s=10.0)
 
 
 def test_threads_that_wait_at_the_same_time_wait_once() -> None:
-    """If the waits were added up, eight connections on a slow line would be too slow, and one would not."""
+    """If the waits were added up, eight connections on a slow line would count as too slow.
+
+    A single connection on the same line would not count as too slow.
+    """
     pace = TransferPace(PACE)
     with ExitStack() as threads:
         for _ in range(8):

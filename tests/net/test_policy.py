@@ -30,8 +30,8 @@ def test_other_ports_are_closed(address: str, port: int) -> None:
     assert not allows(EgressPolicy(), address, port)
 
 
-# `ipaddress` follows the IANA registries of special addresses. The policy refuses all these addresses and
-# others.
+# `ipaddress` follows the IANA registries of special addresses. The policy refuses all these addresses, and
+# further addresses.
 @given(st.ip_addresses())
 def test_no_address_is_open_that_python_calls_special(address: IPv4Address | IPv6Address) -> None:
     if not address.is_global or address.is_multicast or address.is_reserved:

@@ -1,4 +1,4 @@
-"""A queue on each engine, on a settable clock, and short calls with the arguments that tests repeat."""
+"""Fixtures: a queue on each engine with a settable clock, and short forms of the calls that tests repeat."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Caller:
         return self.queue.publish(queue=NAME, payload={"n": 1} if payload is None else payload, **options)
 
     def job(self, **options: Any) -> ReservedJob:
-        """Reserve a job, which must be there."""
+        """Reserve a job. Fail if no job is ready."""
         found = self.queue.reserve(queue=NAME, **options)
         assert isinstance(found, ReservedJob), found
         return found
@@ -35,7 +35,7 @@ class Caller:
         return self.queue.reserve(queue=NAME) is None
 
     def row(self, job_id: str) -> Any:
-        """Return the row of a job as it is stored."""
+        """Return the stored row of a job."""
         database = Database(self.url)
         with database.snapshot() as connection:
             row = connection.execute(sa.select(queue_jobs).where(queue_jobs.c.job_id == job_id)).one()

@@ -26,7 +26,7 @@ class Refused(NamedTuple):
 
 
 class Running(NamedTuple):
-    """The jobs of a group that ran when the process had reserved one of them."""
+    """The number of running jobs of a group, counted after the process has reserved a job of this group."""
 
     group: str
     jobs: int
@@ -39,7 +39,7 @@ class Idle(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     seed: int
-    # The shares of jobs that fail, and whose lease the process lets expire before it acks.
+    # The share of jobs that fail, and the share of jobs that are ended after their lease has expired.
     fail_rate: float = 0.05
     stall_rate: float = 0.02
 

@@ -83,7 +83,7 @@ class Model:
 
     def reap(self, now: int) -> int:
         expired = [job for job in self.jobs.values() if job.lease_ends is not None and job.lease_ends < now]
-        # Reap all of them before the groups admit their next jobs, as one transaction does.
+        # Reap all expired jobs before the groups admit their next jobs, as one transaction does.
         for job in expired:
             job.lane, job.lease_ends = "reaped", None
         for job in expired:

@@ -16,7 +16,8 @@ from tests.queue import test_groups, test_queue, test_reports
 from tests.queue.conftest import Caller
 from tests.service.store.test_breakages import without_condition
 
-# The test misses an error, its assertion fails, or the database refuses what should not have come to it.
+# A test that notices the breakage ends with one of these errors: an expected error is not raised, an
+# assertion fails, or the library or the database refuses a call.
 NOTICED = (pytest.fail.Exception, AssertionError, NotActive, TokenMismatch, InvalidTransition, StoreError)
 
 

@@ -1,4 +1,4 @@
-"""`consume`: handlers, heartbeats, maintenance, drain and lost leases. On the database's clock."""
+"""`consume` on the database's clock: handlers, heartbeats, maintenance, drain and lost leases."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ from euterpe.queue import JobContext, NotActive, Queue, ReservedJob
 from euterpe.store.errors import StoreUnavailable
 from tests.queue.conftest import NAME
 
-SLOW_S = 60.0  # far above the time of any step
+SLOW_S = 60.0  # much longer than any step takes
 
 
 class Consuming:
-    """A consumer in a thread of its own, which a test stops."""
+    """A consumer in a separate thread. The test stops it."""
 
     def __init__(self, queue: Queue, handler: Callable[[JobContext], object], **options: Any) -> None:
         self.stop = threading.Event()
@@ -187,7 +187,7 @@ def test_without_drain_a_consumer_leaves_at_once(queue: Queue) -> None:
 
     consuming = Consuming(queue, handle, drain=False)
     assert running.wait(SLOW_S)
-    consuming.end()  # while the handler runs
+    consuming.end()  # the handler is still running
     assert contexts[0].must_stop.is_set()
     leave.set()
     in_an_hour = queue.now_ms() + 3_600_000

@@ -1,4 +1,4 @@
-"""Groups of queue jobs: first in, first out, within a limit, beside the jobs without a group."""
+"""Groups of queue jobs: first in, first out, within a limit, and together with jobs without a group."""
 
 import threading
 
@@ -62,7 +62,7 @@ def test_every_end_of_an_attempt_makes_room(caller: Caller, clock: SettableClock
 
 
 def test_the_oldest_of_all_heads_comes_first(caller: Caller, clock: SettableClock) -> None:
-    """Jobs without a group and groups with room both make progress."""
+    """Jobs without a group run, and so do jobs of each group that is below its limit."""
     for job_id, gid in (("g1", "g"), ("u1", None), ("g2", "g"), ("h1", "h"), ("u2", None), ("h2", "h")):
         publish(caller, job_id, gid=gid, limit=2 if gid == "h" else 1)
         clock.advance(1)
@@ -97,10 +97,10 @@ def test_groups_of_two_queues_are_two_groups(caller: Caller) -> None:
 
 
 def check_admission_waits(url: str, clock: SettableClock) -> None:
-    """End one job of a group while another is being reserved. Then the third job has room.
+    """End one job of a group while a second job is being reserved. Then the third job can be reserved.
 
-    The end must count the jobs after the reserve has committed: before, it would take the reserved job for a
-    waiting one, and would leave the third job blocked for ever.
+    The end must count the running jobs after the reserve has committed. Before the commit, the end would
+    count the reserved job as waiting, and would leave the third job blocked for ever.
     """
     with Queue(url, clock=clock) as reserving, Queue(url, clock=clock) as ending:
         ids = [reserving.publish(queue=NAME, payload={}, gid="g", group_limit=2) for _ in range(3)]

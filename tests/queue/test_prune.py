@@ -1,4 +1,4 @@
-"""`euterpe prune` removes finished queue jobs and groups without a job, and leaves transcoding jobs alone."""
+"""`euterpe prune` removes finished queue jobs and empty groups. It does not remove transcoding jobs."""
 
 import pytest
 import sqlalchemy as sa

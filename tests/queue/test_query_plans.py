@@ -15,7 +15,7 @@ from tests.clock import SettableClock
 from tests.queue.conftest import NAME, Caller, lease
 from tests.service.store.test_query_plans import plan
 
-EACH = 5_000  # jobs of each lane
+EACH = 5_000  # the number of jobs in each lane
 # The index that each statement must use.
 HOT = {
     "reserve": "queue_jobs_ready",
@@ -27,7 +27,7 @@ HOT = {
 
 
 def fill(database: Database, now: int) -> None:
-    """Insert a large backlog, jobs at work, and finished jobs."""
+    """Insert a large backlog, running jobs, and finished jobs."""
     lanes = {"ready": "queued", "delayed": "queued", "blocked": "queued", "rest": "succeeded"}
     rows = [
         {

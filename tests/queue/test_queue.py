@@ -1,4 +1,4 @@
-"""The calls of OmniQ's client contract, on every engine. docs/contract-queue.md names each line's test."""
+"""The calls of OmniQ's client contract, on every engine. docs/contract-queue.md has a test for each line."""
 
 import inspect
 import json
@@ -126,7 +126,7 @@ def test_a_reserved_job_is_not_reserved_again(caller: Caller, clock: SettableClo
     caller.job()
     assert caller.nothing()
     clock.advance(TIMEOUT_MS + 1)
-    assert caller.nothing()  # not before the lease is reaped
+    assert caller.nothing()  # the expired lease is not reaped yet
 
 
 def test_every_reserve_has_a_token_of_its_own(caller: Caller) -> None:
@@ -142,7 +142,7 @@ def test_a_heartbeat_extends_the_lease_from_now(caller: Caller, clock: SettableC
     caller.publish(timeout_ms=2_000)
     job = caller.job()
     clock.advance(500)
-    for _ in range(2):  # OmniQ's client adds the timeout each time
+    for _ in range(2):  # a second heartbeat does not add the timeout again
         assert caller.queue.heartbeat(**lease(job)) == clock.now_ms + 2_000
     clock.advance(1_999)
     assert caller.queue.reap_expired(queue=NAME) == 0
@@ -286,7 +286,7 @@ def test_a_job_with_a_due_time_waits_for_it(caller: Caller, clock: SettableClock
     caller.publish(due_ms=clock.now_ms - 60_000, job_id="past")
     assert caller.job().job_id == "past"
     clock.advance(60_000)
-    assert caller.nothing()  # `reserve` promotes nothing by itself
+    assert caller.nothing()  # `reserve` does not promote due jobs
     assert caller.queue.promote_delayed(queue=NAME) == 1
     assert caller.job().job_id == "later"
 

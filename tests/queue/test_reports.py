@@ -1,6 +1,6 @@
 """The fence: a lease that is reaped between the read and the write of a report is lost.
 
-On SQLite and libSQL a report is alone in its transaction, so only Postgres has such a moment.
+On SQLite and libSQL, no other write can run between the read and the write, so only Postgres is tested.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The install hint installs the extra, for each way in which Euterpe may be installed.
+"""The install hint installs the extra, for each way in which Euterpe can be installed.
 
 The tests install real copies into folders. pip must accept the hint of each copy.
 """

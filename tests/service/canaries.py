@@ -34,7 +34,8 @@ def _encodings(canary: bytes) -> Iterator[bytes]:
     yield canary
     yield canary.hex().encode()
     for before in range(3):
-        # Base64 has three alignments. Leave out the characters that also depend on neighbouring bytes.
+        # Base64 encodes groups of three bytes, so a canary can begin at three positions of a group. Leave out
+        # the characters that also depend on neighbouring bytes.
         encoded = base64.b64encode(b"\0" * before + canary)
         yield encoded[4:-4]
 

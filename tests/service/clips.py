@@ -13,12 +13,12 @@ def make_clip(path: Path, *, seconds: float, size: str, rate: int = 25) -> Path:
 
 
 def make_tiny_clip(path: Path) -> Path:
-    """Make a clip of half a second, whose encoding takes almost no time."""
+    """Make a clip of half a second, which takes almost no time to encode."""
     return make_clip(path, seconds=0.5, size="64x48", rate=10)
 
 
 def make_noise(path: Path) -> Path:
-    """Make two seconds of noise, which does not compress, so that its output is uploaded in parts."""
+    """Make two seconds of noise, which encoders cannot compress, so that the output is uploaded in parts."""
     return _make(path, "color=gray:size=640x360:rate=25:duration=2,noise=alls=100:allf=t", "-qp", "0")
 
 

@@ -18,7 +18,8 @@ _BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
 _LOST = (OSError, asyncio.IncompleteReadError)
 # A held call is forwarded after this time, even if no other call has overtaken it.
 _LONGEST_HOLD_S = 0.5
-# Most late or repeated calls arrive within _LATE_S. One in twenty arrives after the lease has expired.
+# Most late or repeated calls arrive within _LATE_S. One in twenty of these calls arrives after the lease
+# has expired.
 _LATE_S, _VERY_LATE_S = 0.3, 3.5
 
 
@@ -48,7 +49,7 @@ class ReportedEnd:
 
 
 class FaultyProxy:
-    """A proxy in front of `port` on loopback. It runs on an event loop in a separate thread."""
+    """A proxy in front of `port` on loopback. The proxy runs on an event loop in a separate thread."""
 
     def __init__(self, port: int, *, seed: int) -> None:
         self._upstream, self._random = port, Random(seed)
@@ -82,7 +83,7 @@ class FaultyProxy:
         assert self._run(self._forward(end.request)) is not None
 
     def contradict(self, end: ReportedEnd) -> tuple[int, dict[str, Any]]:
-        """Send the opposite end of the attempt, and return the answer, which is not recorded."""
+        """Send `fail` for a completed attempt, or else `complete`. Return the answer without recording it."""
         head, _, body = end.request.partition(b"\r\n\r\n")
         other = b"fail" if b"/complete " in head else b"complete"
         error = {"code": "internal_error", "message": "the opposite", "retryable": True}
@@ -133,7 +134,7 @@ class FaultyProxy:
             hung_up.cancel()
             await asyncio.wait({hung_up})
             return call.result()
-        if self._random.random() < 0.5:  # real proxies may or may not notice a disconnect
+        if self._random.random() < 0.5:  # some real proxies notice a disconnect, and others do not
             call.cancel()
         return None
 

@@ -20,7 +20,7 @@ _STARTUP_LINES = {"api": 4, "worker": 1, "dispatcher": 1}
 
 
 class Progress:
-    """A counter of progress: of the lines that workers log and the events that the receiver accepts."""
+    """A count of the lines that workers log and of the events that the receiver accepts."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -38,7 +38,7 @@ class Progress:
 
 
 class WatchedProgram(Program):
-    """A program whose log lines count as progress if it is a worker."""
+    """A program. If the program is a worker, its log lines count as progress."""
 
     def __init__(
         self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path, progress: Progress
@@ -78,7 +78,10 @@ class ProcessKiller:
         self._running = [self._start(arguments) for arguments in programs]
 
     def kill_repeatedly(self, kills: int, mean_progress: int) -> None:
-        """Kill a random program `kills` times, each after `mean_progress` signs of progress on average."""
+        """Kill a random program `kills` times.
+
+        On average, `Progress` counts up by `mean_progress` between two kills.
+        """
         while self.kills.total() < kills:
             self.progress.await_more(self._random.randint(1, 2 * mean_progress))
             if victims := [program for program in self._running if program.has_begun_work]:

@@ -21,7 +21,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def at_home_in(folder: Path) -> list[int]:
-    """Return the processes whose working directory is `folder` or below it."""
+    """Return the processes whose working directory is `folder` or a folder below it."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # the process has just ended
@@ -64,7 +64,7 @@ def _parents() -> dict[int, int]:
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name of the program may contain any character. The name ends at the last parenthesis.
+            # The name of the program can contain any character, and ends at the last parenthesis of the line.
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
             parents[int(entry.name)] = int(fields[1])
     return parents

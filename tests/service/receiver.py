@@ -16,7 +16,10 @@ Answer = tuple[int, bytes]
 
 
 class Receiver:
-    """A webhook receiver. `hook` returns the answer to an event, `refresh` the answer to a refresh call."""
+    """A webhook receiver.
+
+    `hook` returns the answer to an event, and `refresh` returns the answer to a refresh call.
+    """
 
     def __init__(self) -> None:
         self.secrets: list[str] = []

@@ -13,7 +13,7 @@ from tests.service.store.processes.invariants import JobLife, check_lives, read_
 
 @dataclass(frozen=True)
 class Figures:
-    """The number of attempts of a run by the cause of their end."""
+    """The attempts of a run, counted by the cause of their end."""
 
     succeeded: int
     wanted_failures: int

@@ -38,7 +38,7 @@ _REPOSITORY = Path(euterpe.__file__).parents[1]
 
 @dataclass
 class SimulatedProcess:
-    """A worker process. `is_hurt` is True once it was killed or frozen, so that its leases may expire."""
+    """A worker process. `is_hurt` is True once the worker was killed or frozen: its leases can expire."""
 
     worker_id: str
     program: Program
@@ -90,7 +90,10 @@ class RemoteFleet:
     # -- the run
 
     def run(self, jobs: int, disturbances: int) -> None:
-        """Enqueue the jobs in parts. Disturb the fleet after each part. Wait until all jobs have ended."""
+        """Enqueue the jobs in parts, and wait until all jobs have ended.
+
+        Between two parts, kill the API, or kill or freeze a worker.
+        """
         parts = [jobs // (disturbances + 1)] * disturbances
         kinds = [self.kill_api, self.kill_worker, self.freeze_worker] * disturbances
         kinds = kinds[:disturbances]
@@ -156,7 +159,7 @@ class RemoteFleet:
         self._start_worker()
 
     def freeze_worker(self) -> None:
-        """Stop a worker until its leases have expired. Do not wait for that."""
+        """Stop a worker by SIGSTOP until its leases have expired. Return at once."""
         worker = self._victim()
         worker.is_hurt = True
         os.kill(worker.program.pid, signal.SIGSTOP)
@@ -169,7 +172,10 @@ class RemoteFleet:
             os.kill(worker.program.pid, signal.SIGCONT)
 
     def _victim(self) -> SimulatedProcess:
-        """Return a running worker. First wait for all frozen workers, so that some worker always runs."""
+        """Return a running worker.
+
+        First wait until no worker is frozen, so that at least one worker always runs.
+        """
         for worker in self.workers:
             if worker.thaw is not None:
                 worker.thaw.join()
@@ -178,7 +184,7 @@ class RemoteFleet:
     # -- the end
 
     def stop_workers(self) -> None:
-        """Drain all workers. Meanwhile, the proxy adds no faults."""
+        """Drain all workers. The proxy adds no faults during the drain."""
         self.proxy.has_faults = False
         for worker in self.workers:
             if worker.thaw is not None:
@@ -187,9 +193,10 @@ class RemoteFleet:
                 assert worker.program.stop() == 0, "".join(worker.program.log[-20:])
 
     def replay(self, sample: int) -> int:
-        """Restart the API, send some ends again, and send their opposites, which the API must refuse.
+        """Restart the API, and report some ends again.
 
-        The proxy records the answers to the repeated ends. Return the number of these ends.
+        Then send a contradicting report for each of these ends. The API must refuse this report. The proxy
+        records the answers to the repeated ends. Return the number of these ends.
         """
         self.kill_api()
         self.api.address()

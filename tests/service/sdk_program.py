@@ -1,4 +1,6 @@
-"""A program of a requester that uses only the SDK. It submits jobs, watches them and verifies webhooks.
+"""A program of a requester that uses only the SDK.
+
+The program submits jobs, watches them and verifies webhooks.
 
 `test_sdk_alone.py` runs this program in an environment with httpx and no other package. The program prints
 the address of its receiver, reads one JSON document (url, api_key, secret, request), and prints its results.

@@ -72,7 +72,7 @@ def store_url(tmp_path: Path, clip: Path, installation: Installation) -> Iterato
 
 @pytest.mark.usefixtures("large_cores", "media")
 def test_no_secret_is_found_where_the_planted_value_is(installation: Installation, store_url: str) -> None:
-    """The value `planted` is put into every place that may leak, to prove that the search works there."""
+    """The value `planted` is put into every place that can leak, to prove that the search works there."""
     secrets, planted = _secrets_of(installation), mint("planted")
     places: dict[str, bytes] = {}
     program = installation.start("serve", "--port", "0", **_SETTINGS)
@@ -218,7 +218,7 @@ def _run_job(client: Client, request: Mapping[str, object]) -> Job:
 def _answers(
     url: str, api_key: str, job_ids: list[str], secrets: Mapping[str, str], planted: str
 ) -> dict[str, bytes]:
-    """Return the API's answers about jobs, about itself, and to requests with misplaced secrets."""
+    """Return the API's answers: about jobs, about the service, and to requests with misplaced secrets."""
     misplaced, key = secrets["misplaced"], secrets["HLS key"]
     places = {"source": {"url": "s3://in/a.mov"}, "output": {"url": "s3://out/a/"}}
     wrong_keys = [{**places, "outputs": [_encrypted(wrong)]} for wrong in (f"{key}0", f"{misplaced}g")]

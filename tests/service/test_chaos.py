@@ -28,7 +28,7 @@ _event = job_outbox_events.c
 
 _REQUESTERS = 12
 _TIMEOUT_S = 300.0
-# The mean number of signs of progress between two kills. A job without faults adds seven.
+# The mean count of `Progress` between two kills. A job without faults adds seven to this count.
 _MEAN_PROGRESS = 16
 _SETTINGS = {
     "EUTERPE_LEASE_TTL_MS": "2000",
@@ -37,8 +37,8 @@ _SETTINGS = {
     "EUTERPE_OUTBOX_MAX_ATTEMPTS": "100",
 }
 
-# The default number of tries is enough for a service that restarts once. In this test, it restarts many
-# times.
+# The client's default number of tries is enough for one restart of the service. This test restarts the
+# service many times.
 _RETRY = RetryPolicy(attempts=1000)
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -52,7 +52,7 @@ def bucket(installation: Installation, engine: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kills", "jobs"), [(16, 40), pytest.param(100, 300, marks=pytest.mark.soak, id="soak")]
+    ("kills", "jobs"), [(8, 20), pytest.param(100, 300, marks=pytest.mark.soak, id="soak")]
 )
 def test_what_is_killed_at_random_loses_nothing_and_does_nothing_twice(
     installation: Installation, bucket: Path, kills: int, jobs: int

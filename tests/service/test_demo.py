@@ -15,7 +15,7 @@ from euterpe.media.ffmpeg import find_ffmpeg
 
 
 def run_demo(folder: Path, **environ: str) -> dict[str, str]:
-    """Run the demo. Return the lines that it prints, by their first word."""
+    """Run the demo, and return the lines that it prints, by their first word."""
     command = [sys.executable, "-m", "euterpe", "demo", "--dir", str(folder)]
     ended = subprocess.run(
         command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=600, check=False

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    """Start the demo without Spark, and return when it serves its page. Interrupt the demo at the end."""
+    """Start the demo without Spark, and yield its address. Interrupt the demo after the last test."""
     command = [sys.executable, "-m", "euterpe", "demo", "--page", "--dir", str(folder)]
     environ = {**os.environ, "JAVA_HOME": str(folder)}
     with subprocess.Popen(
@@ -71,7 +71,7 @@ def opened(address: str, width: int = 1280, height: int = 1000) -> Iterator[Watc
 def difference(shown: NDArray[np.uint8], wanted: NDArray[np.uint8]) -> float:
     """Return the mean difference of two pictures, without the lower lines, which the time label covers.
 
-    The element may begin between two lines of the screen, so compare at two offsets and use the better
+    The element can begin between two lines of the screen, so compare at two offsets and use the better
     result.
     """
     height, width, _ = wanted.shape

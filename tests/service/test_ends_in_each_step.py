@@ -88,11 +88,11 @@ STEPS = (
     Step("package", "read_segments"),
     Step("align", "align_decode_times"),
     Step("upload", request=("PUT", "/film.mp4"), phases=("uploading",)),
-    # In these jobs, the first run of ffmpeg is a measurement.
+    # In the jobs of the next three steps, the first run of ffmpeg is a measurement.
     Step("loudness", "ffmpeg", outputs=("loud",)),
     Step("search", "ffmpeg", outputs=("aimed",)),
     Step("search-score", "read_quality_logs", outputs=("aimed",)),
-    # In this job, ffmpeg encodes the film and also decodes its own output.
+    # In the job of the next two steps, ffmpeg encodes the film and also decodes its own output.
     Step("loopback", "ffmpeg", outputs=("scored",)),
     Step("score", "read_quality_logs", outputs=("scored",)),
     Step("copy", "ffmpeg", outputs=("copied",)),
@@ -195,7 +195,7 @@ def uninterrupted(
 def await_no_child(harness: WorkerHarness, within_s: float) -> None:
     """Wait until the worker has no child.
 
-    If the blocked child has already ended, the worker starts another one, so check again after each end.
+    If the blocked child has already ended, the worker starts another child, so check again after each end.
     """
     deadline = monotonic() + within_s
     while pids := harness.sandbox.children():
@@ -293,7 +293,7 @@ def test_a_killed_worker_leaves_no_child_and_the_retry_makes_the_same_bytes(
 
 
 def await_held(worker: Program) -> None:
-    """Wait until the worker blocks. Kill a worker that passes the step, because it would print no line."""
+    """Wait until the worker blocks. Kill it after TIMEOUT_S: a worker that does not block prints no line."""
     too_late = threading.Timer(TIMEOUT_S, worker.kill)
     too_late.start()
     try:

@@ -1,4 +1,4 @@
-"""Test that `docs/errors.md` has a row for every error code that the code can produce, and no other."""
+"""Test that `docs/errors.md` has a row for every error code that the code can produce, and no other row."""
 
 import ast
 import re
@@ -69,7 +69,7 @@ def _literals(node: ast.AST) -> Iterator[str]:
 
 
 def leaf_codes(kind: type[EuterpeError]) -> set[str]:
-    """Return the codes of the classes below this class that have no subclasses."""
+    """Return the codes of all direct and indirect subclasses that have no subclasses themselves."""
     kinds = kind.__subclasses__()
     return {code for each in kinds for code in leaf_codes(each)} if kinds else {kind.code}
 

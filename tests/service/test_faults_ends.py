@@ -24,7 +24,7 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 
 @pytest.fixture
 def ffmpeg(harness: WorkerHarness) -> Gate:
-    """Return a gate for the next ffmpeg, which gets SIGSTOP, so that it cannot finish."""
+    """Return a gate for the next ffmpeg. The next ffmpeg gets SIGSTOP, so that it cannot finish."""
     return freeze_next_ffmpeg(harness)
 
 
@@ -155,7 +155,7 @@ def test_a_stopping_worker_hands_back_what_it_cannot_finish(
         gate = proxy.gate("GET")
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
-            harness.worker.lease_keeper.stop_attempts()  # `stop` does this once the drain time is over
+            harness.worker.lease_keeper.stop_attempts()  # `Worker.stop` does this after its drain time
         harness.await_status(job_id, JobStatus.SUCCEEDED)
         attempts = harness.store.jobs.attempts(job_id)
     assert [attempt.outcome for attempt in attempts] == ["released", "succeeded"]

@@ -17,7 +17,7 @@ from tests.dispatch.dispatcher_harness import add_events, watch
 from tests.net.fake_network import FakeResolver, RecordingDialer
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
 
-MAX_ANSWER = 4096  # the characters of an answer that the delivery log keeps
+MAX_ANSWER = 4096  # the maximum number of characters of an answer in the delivery log
 QUICK_SCHEDULE = DeliverySchedule((10, 20), throttled_ms=10)
 
 

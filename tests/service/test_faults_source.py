@@ -36,7 +36,7 @@ def host(harness: WorkerHarness) -> Iterator[HostSource]:
 def announcing(size: int | None, *bodies: bytes, etag: str = "") -> Serve:
     """Return a handler that announces `size` in its answer to a range of one byte.
 
-    It answers each full request with the next body, and then closes the connection.
+    The handler answers each full request with the next body, and then closes the connection.
     """
     rest, identity = [*bodies], f"etag: {etag}\r\n" if etag else ""
 

@@ -78,7 +78,7 @@ def test_a_job_outlives_a_restart_of_its_store(
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
             running.close()
-            proxy.upstream = s3.endpoint  # another server, which does not know the uploads to the first one
+            proxy.upstream = s3.endpoint  # another server, which does not know the first server's uploads
     job = harness.await_end(job_id)
     assert (job.status, job.last_error) == ("succeeded", None)
 
@@ -139,13 +139,13 @@ def test_a_sandbox_that_was_killed_is_replaced(harness: WorkerHarness) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_source_that_finds_no_room_is_a_full_disk(installation: Installation, media: Path) -> None:
-    """A limit on the file size simulates a full disk, because a write fails in the same way with both."""
+    """A limit on the file size simulates a full disk, because both make a write fail in the same way."""
     limit = 3_000_000
     worker = installation.start("worker", EUTERPE_MIN_FREE_BYTES="0")
     worker.await_log("worker_started")
     resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (limit, limit))
     with installation.store() as store, closing(store.database.listen(Topic.INBOX)) as commits:
-        for excess in (1, limit):  # either the last flush fails, or a write in the middle of the file
+        for excess in (1, limit):  # with 1, the last flush fails; with `limit`, a write
             (media / "large.mp4").write_bytes(bytes(limit + excess))
             spec = parse_spec({**installation.request("large.mp4"), "max_attempts": 1})
             job_id = store.submit(spec, installation.requester_id).result(TIMEOUT_S).job_id

@@ -1,4 +1,4 @@
-"""Test workers that are stopped (SIGSTOP) past their leases, and then continue with half-done work."""
+"""Test workers that are stopped (SIGSTOP) until their leases have expired, and then continue."""
 
 import os
 import signal
@@ -20,7 +20,9 @@ from tests.storage.fake_stores import http_handler
 
 _SHORT_LEASE = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
 
-pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
 
 
 @pytest.fixture
@@ -113,9 +115,9 @@ def _finish_by_another(installation: Installation, job_id: str) -> None:
 
 
 def _continue_and_check(installation: Installation, client: Client, frozen: Program) -> None:
-    """Resume the worker.
+    """Resume the frozen worker.
 
-    Check that it notices the lost lease, leaves no process or file, and runs the next job.
+    Check that the worker notices the lost lease, leaves no process or file, and runs the next job.
     """
     os.kill(frozen.pid, signal.SIGCONT)
     frozen.await_log("lease_lost")

@@ -42,7 +42,7 @@ def eager(
 
 @pytest.fixture
 def gate(eager: WorkerHarness, proxy: S3Proxy) -> Gate:
-    """Return a gate that blocks the thread of the encode as soon as its ffmpeg has started."""
+    """Return a gate that blocks the thread of the encode as soon as ffmpeg has started."""
     del proxy  # the fixture resets the proxy
     gate = Gate()
     eager.sandbox.on_ffmpeg = lambda _: gate.pass_through()
@@ -66,7 +66,7 @@ def checksums(job: JobRow) -> list[tuple[str, str]]:
 
 
 def reference(harness: WorkerHarness, proxy: S3Proxy, name: str) -> list[tuple[str, str]]:
-    """Return the files of a job whose source was fetched in an instant."""
+    """Return the files of a job whose source was fetched without a delay."""
     proxy.reset()
     job = harness.await_end(submit(harness, name))
     assert job.status == "succeeded", job.last_error

@@ -61,7 +61,7 @@ def test_a_retry_takes_a_replaced_source_as_it_is_now(
 
 
 def test_a_retry_needs_credentials_that_may_read_the_source(harness: WorkerHarness, proxy: S3Proxy) -> None:
-    """Before it uses a kept source, the worker requests the size and the ETag from the store."""
+    """Before the worker uses a kept source, it requests the size and the ETag from the store."""
 
     def refuse() -> None:
         proxy.answer = lambda _: Reply(403)

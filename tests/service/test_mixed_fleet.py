@@ -1,4 +1,4 @@
-"""Run two workers as processes. One worker lacks something that the job needs, and the other runs the job."""
+"""Run two workers as processes: the first lacks something that the job needs, and the second runs the job."""
 
 import shutil
 from pathlib import Path
@@ -52,8 +52,8 @@ def test_a_job_that_one_worker_cannot_run_succeeds_on_the_other(
         waiting = client.status(job.job_id)
         assert (waiting.status, waiting.error and waiting.error["code"]) == ("queued", code)
         second = installation.start("worker")
-        # Stop the first worker. Otherwise, it may claim the job again, and each release makes the pause
-        # longer.
+        # The first worker may claim the job again, and each release makes the pause longer. So stop the
+        # first worker.
         assert first.stop() == 0
         installation.receiver.await_event(job.job_id, "job.succeeded")
         assert client.status(job.job_id).status == "succeeded"
@@ -67,5 +67,5 @@ def test_a_job_that_one_worker_cannot_run_succeeds_on_the_other(
 
 
 def given(installation: Installation, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields, with credentials for the source if there are any fields."""
+    """Return the fields. If `fields` is not empty, add credentials for the source."""
     return {**fields, "credentials": {"source": installation.s3.document()}} if fields else fields

@@ -68,7 +68,8 @@ def test_a_portrait_clip_of_a_phone_becomes_a_stream_with_a_poster_and_a_seek_ba
     assert (done.warnings or []) == []
     out = media / "out"
 
-    # The stream is for HLS and DASH players. It has two portrait sizes, with all pictures from 0 on.
+    # The stream is for HLS and DASH players, and has two portrait sizes. Each size has all pictures of the
+    # clip.
     stream = output(done, "stream")
     assert (stream["url"], stream["duration_seconds"]) == ("s3://media/out/stream/master.m3u8", SECONDS)
     variants = hls_variants(out / "stream" / "master.m3u8")

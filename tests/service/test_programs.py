@@ -90,7 +90,7 @@ def test_nothing_is_claimed_while_the_api_still_answers(installation: Installati
         head = f"POST /transcode HTTP/1.1\r\nhost: x\r\nx-api-key: {installation.api_key}\r\n"
         slow.sendall(f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode())
         with Client(address, installation.api_key) as client:
-            assert list(client.jobs()) == []  # its answer shows that the server accepts requests
+            assert list(client.jobs()) == []  # the answer shows that the server accepts requests
         os.kill(program.pid, signal.SIGTERM)
         program.await_log("draining")
         with installation.store() as store:

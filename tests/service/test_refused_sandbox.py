@@ -1,4 +1,4 @@
-"""Test programs where the container runtime refuses layers of the sandbox: they report it or do not start."""
+"""If the container runtime refuses layers of the sandbox, programs report this, or do not start."""
 
 import json
 import os
@@ -158,7 +158,7 @@ def test_an_api_alone_says_nothing_of_a_sandbox(installation: Path) -> None:
 
 
 def test_no_process_of_the_same_user_reads_the_memory_of_a_service(installation: Path) -> None:
-    """A child without Landlock could try to read this memory.
+    """A child without Landlock could try to read the memory of the service.
 
     The reader in this test has no capabilities, like the worker.
     """

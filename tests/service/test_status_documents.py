@@ -25,7 +25,7 @@ def two_sounds(media: Path, sources: Sources) -> None:
 
 @pytest.fixture
 def bad_pictures(media: Path) -> None:
-    """Put a film into the bucket that has undamaged sound, and one picture that cannot be decoded."""
+    """Put a film with undamaged sound, and with one picture that cannot be decoded, into the bucket."""
     with av.open(str(media / "clip.mp4")) as film:
         pictures = [packet for packet in film.demux(video=0) if packet.size]
         places = [(packet.pos, packet.size) for packet in pictures[len(pictures) // 2 :]]
@@ -39,7 +39,7 @@ def bad_pictures(media: Path) -> None:
 def ended(installation: Installation, source: str, *outputs: dict[str, Any], folder: str = "out") -> Job:
     """Return the job after its end and its last event.
 
-    Check that this event and the job have equal outputs.
+    Check that the last event and the job have equal outputs.
     """
     with installation.served() as client:
         request = installation.request(source, profile=None, outputs=list(outputs))
@@ -96,7 +96,7 @@ def test_a_status_has_the_lowest_scores_of_a_ladder(installation: Installation) 
 
 
 def test_a_status_tells_the_rate_factor_the_prediction_and_the_score(installation: Installation) -> None:
-    """The request is that of a new user: AV1 with a VMAF of 93."""
+    """The request is one that a new user would send: AV1 with a VMAF of 93."""
     video = {"codec": "av1", "target": {"vmaf": 93}}
     job = ended(
         installation, "clip.mp4", {"name": "web", "type": "webm", "measure": ["ssim"], "video": video}

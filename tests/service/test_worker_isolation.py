@@ -110,7 +110,7 @@ def test_fair_a_source_that_announces_the_disk_of_others_waits_for_it_and_pays_n
 ) -> None:
     """The disk has 20 MiB for jobs, and the source announces 13 MiB.
 
-    The other job has 9 MiB: 6 MiB for its source, and half as much for its outputs.
+    The other job reserves 9 MiB: 6 MiB for its source, and 3 MiB for its outputs.
     """
     work = tmp_path / "small"
     padding = struct.pack(">I4s", 6 * MIB, b"free") + bytes(6 * MIB - 8)

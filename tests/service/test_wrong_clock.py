@@ -81,7 +81,7 @@ def _kill(worker: Program) -> None:
 
 
 def _hold_for_a_whole_lease(store: Store, worker: Program, job_id: str) -> None:
-    """Stop the ffmpeg of the job until its lease was extended past the end that it has now."""
+    """Stop the job's ffmpeg until the end of the job's lease has moved by more than `_LEASE_MS`."""
     ffmpeg = _encoder(worker)
     os.kill(ffmpeg, signal.SIGSTOP)
     try:
@@ -99,7 +99,7 @@ def _hold_for_a_whole_lease(store: Store, worker: Program, job_id: str) -> None:
 
 
 def _encoder(worker: Program) -> int:
-    """Return the ffmpeg of the worker's only job. The other child of the worker is its fork server."""
+    """Return the ffmpeg of the worker's only job. The worker's first child is its fork server."""
     for _ in range(_LONGEST_POLLS):
         children = descendants(worker.pid)
         if len(children) == 2:

@@ -39,7 +39,7 @@ def session_harness(
 
 @pytest.fixture
 def proxy(session_proxy: S3Proxy) -> Iterator[S3Proxy]:
-    """Yield the proxy. Before and after the test, reset it so that it forwards all calls."""
+    """Yield the proxy, which is reset before and after each test, so that it forwards all calls."""
     session_proxy.reset()
     yield session_proxy
     session_proxy.reset()

@@ -52,7 +52,7 @@ SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", 
 
 
 class S3Proxy:
-    """A proxy in front of the real object store. It forwards all calls until a test sets `answer`."""
+    """A proxy in front of the real object store. The proxy forwards all calls until a test sets `answer`."""
 
     def __init__(self, s3: S3Server) -> None:
         self._s3 = s3
@@ -128,9 +128,10 @@ class WatchedSandbox(Sandbox):
     _breaks_at, _breaks_left, _breaks_now = "", 0, False
 
     def stop_next(self, step: str, then: Callable[[int], object]) -> None:
-        """Stop the next child of this task, or the next "ffmpeg", by SIGSTOP. Then call `then` with its pid.
+        """Send SIGSTOP to the next child that runs `step`, and call `then` with the child's pid.
 
-        A child with a small file may end before it can be stopped. In this case, `then` is called too.
+        `step` is the name of a sandbox task, or "ffmpeg". `then` is also called if the child ends before it
+        can be stopped, which is possible with a small file.
         """
 
         def stop(found: str, child: Child) -> None:
@@ -193,7 +194,7 @@ class WatchedSandbox(Sandbox):
 def _stop_once_bound_to_helper(pid: int) -> None:
     """Stop a child after it has set its parent-death signal.
 
-    The blocked SIGTERM shows that it has done so.
+    The child blocks SIGTERM after it has set this signal.
     """
     while True:
         os.kill(pid, signal.SIGSTOP)
@@ -300,7 +301,7 @@ class WorkerHarness:
         return job
 
     def await_end(self, job_id: str) -> JobRow:
-        """Return the job once it is finished. Check that its attempts left no lease, files or processes."""
+        """Return the job once it is finished. Check that the job left no lease, files or processes."""
         job = self.await_status(job_id, *FINISHED)
         assert (job.lease_expires_at, job.worker_id) == (None, None), "no-lease-at-rest"
         self.assert_nothing_left(job_id)
@@ -392,7 +393,8 @@ def run_worker(
             refresh_timings=refresh_timings,
             head_start_timings=head_start_timings,
         )
-        # The poll is short, because a retry is due within milliseconds and only the poll finds it.
+        # A retry is due within milliseconds, and only the poll finds the retry, so the poll interval is
+        # short.
         clock = ShiftedClock()
         worker = Worker(
             tools,

@@ -1,6 +1,6 @@
 """A program that stats `in/a.mov` with given credentials.
 
-Its environment has the credentials of an operator.
+The environment of this program has the credentials of an operator.
 """
 
 import json

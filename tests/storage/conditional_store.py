@@ -32,7 +32,7 @@ class ConditionalStore:
 
     def __init__(self, *, conditional: bool = True, refusal: Reply | None = None) -> None:
         self.objects: dict[str, Blob] = {}
-        self.published: list[str] = []  # the paths, in order
+        self.published: list[str] = []  # the published paths, in order
         self.unfinished: set[str] = set()  # the ids of uploads in parts
         self.clock = datetime.now(UTC)
         self._conditional, self._refusal = conditional, refusal

@@ -45,7 +45,7 @@ class Reply:
     """A response. If `sent` is given, the connection breaks after that many bytes of the body.
 
     A header without a value is not sent. If `until` is given, the body pauses after its first `pause_at`
-    bytes, until the event is set.
+    bytes, until `until` is set.
     """
 
     status: int
@@ -84,7 +84,7 @@ def http_handler(answer: Answer) -> Serve:
 
 
 class MemoryStore:
-    """An in-memory store with GET (and ranges), HEAD and PUT. It checks no signatures."""
+    """An in-memory store with GET (and ranges), HEAD and PUT. The store checks no signatures."""
 
     def __init__(self, **objects: bytes) -> None:
         self.objects = {f"/{path}": content for path, content in objects.items()}
@@ -114,7 +114,10 @@ def etag_of(content: bytes) -> str:
 
 
 def forward_to(endpoint: str) -> Answer:
-    """Return an answer that forwards each call to a real store. It keeps the Host header, which is signed."""
+    """Return an answer that forwards each call to a real store.
+
+    The forwarded call keeps the Host header, which is signed.
+    """
     address = urlsplit(endpoint)
 
     def forward(call: Call) -> Reply:

@@ -71,7 +71,7 @@ class Download:
 
 
 class Fenced(Exception):
-    """An error that stands for the error of a worker that has lost its lease."""
+    """An error that a test raises in a callback, as if the worker had lost its lease."""
 
 
 @dataclass

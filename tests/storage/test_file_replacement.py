@@ -118,7 +118,7 @@ def test_files_of_one_attempt_without_tmpfile_do_not_remove_each_other(
 ) -> None:
     """On NFS, a part file gets its name before its lock.
 
-    Until the lock, it looks as if its writer had ended.
+    Until its writer has locked the file, the file looks as if this writer had ended.
     """
     really_open, created, go_on = os.open, threading.Event(), threading.Event()
 

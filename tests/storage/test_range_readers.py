@@ -41,15 +41,15 @@ def span_of(call: Call) -> tuple[int, int] | None:
 
 @dataclass
 class RangeStore:
-    """A store whose response to the front request pauses after 100 KB until it has answered some ranges.
+    """A store whose response to the front request pauses after 100 KB until some ranges were answered.
     `fault` is applied to the responses to ranges, and `fault_of_front` to the response to the front request.
     """
 
     content: bytes
     fault: Fault = lambda reply: reply
     fault_of_front: Fault = lambda reply: reply
-    until: int = 3  # the number of ranges that end the pause
-    etag_at_end: str | None = None  # the ETag of a stat that follows the first range
+    until: int = 3  # the pause ends after this number of ranges
+    etag_at_end: str | None = None  # the ETag in answers to HEAD after the first range
     spans: list[tuple[int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
@@ -244,7 +244,7 @@ def test_an_object_that_is_replaced_when_the_front_breaks_off_has_changed(
 
 
 def test_an_object_that_was_replaced_unseen_has_changed(opened: Open, content: bytes) -> None:
-    """A store that reads the ETag before the bytes may send new bytes with the old ETag."""
+    """A store that reads the ETag before the bytes can send new bytes with the old ETag."""
     store = RangeStore(content, fault=wrong, etag_at_end='"another"')
     error = error_of(opened(store))
     assert (error.code, error.retryable) == ("source_changed", True)
@@ -366,7 +366,10 @@ def test_a_stopped_fetch_stops_all_of_its_threads(opened: Open, content: bytes) 
 
 @dataclass
 class FakeReader:
-    """A reader without a network. It calls `pause` in the front request, and `on_range` in each range."""
+    """A reader without a network.
+
+    The reader calls `pause` in the front request, and `on_range` in each range.
+    """
 
     content: bytes
     pause: Callable[[OnWait], None]
@@ -403,7 +406,7 @@ def test_the_threads_pause_until_their_bytes_are_counted(content: bytes) -> None
     download = Download()
 
     def look(_: OnWait) -> None:
-        """Wait until the threads have written as much as they may, and check that they do not write more."""
+        """Wait until the threads have written the allowed bytes, and check that they write no more."""
         assert download.target is not None
         if len(download.chunks) > 1:
             return

@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def early(open_storage: Callable[..., Storage]) -> Callable[..., Storage]:
-    """Return a function that opens storage which sends files of 1000 bytes early."""
+    """Return a function that opens storage. The storage sends files of at least 1000 bytes early."""
     return lambda *servers, **options: open_storage(*servers, least_early_bytes=1000, **options)
 
 

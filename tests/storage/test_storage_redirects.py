@@ -28,7 +28,7 @@ Redirect = Callable[[Call], Reply]
 
 
 def redirecting(status: int, to: Server, *, only: Callable[[Call], bool] = lambda _: True) -> Redirect:
-    """Return a store that redirects some calls to `to`, and answers the others as an object store does."""
+    """Return a store that redirects some calls to `to`. The store answers all other calls normally."""
     objects = MemoryStore(**{"in/a.mov": b"media"})
 
     def answer(call: Call) -> Reply:

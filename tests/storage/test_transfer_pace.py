@@ -20,7 +20,8 @@ from tests.storage.storage_calls import Download, Upload, destination, source
 WINDOW_S = 20.0  # shorter than the 30 s after which a request counts as idle
 STEP_S = 2.0
 STRICT = MinimumPace(bytes_per_s=1000, window_s=WINDOW_S)
-# A single drip has enough bytes for a whole window, so the pace is kept even if a thread wakes late.
+# A single step sends enough bytes for a whole window, so a thread that wakes late does not make the transfer
+# too slow.
 LENIENT = MinimumPace(bytes_per_s=5, window_s=WINDOW_S)
 OFF = MinimumPace(bytes_per_s=0, window_s=WINDOW_S)
 SIZE = 10_000
@@ -31,8 +32,9 @@ DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
 class PeerClock:
     """A clock that only the slow peer advances, so that a busy machine does not count as a slow peer.
 
-    The peer pauses before it advances the clock, so that the other side usually waits by then. If it does not
-    wait yet, the step does not count as waiting time, and the peer takes another step.
+    The peer pauses before it advances the clock. Usually the client has then read all bytes, and its next
+    read is blocked. If this read has not begun, the step does not count as waiting time, and the peer takes
+    another step.
     """
 
     def __init__(self) -> None:
@@ -177,7 +179,7 @@ def test_disconnecting_after_each_chunk_is_too_slow_as_well(
 ) -> None:
     """Each try transfers 64 KiB, which counts as progress. The pace is measured over all tries together."""
     served = threading.Semaphore(0)
-    weak = b'etag: W/"one"\r\n\r\n'  # a fetch with a weak ETag may be resumed, but fetches no ranges
+    weak = b'etag: W/"one"\r\n\r\n'  # a fetch with a weak ETag can be resumed, but fetches no ranges
 
     def send_some_and_disconnect(server: Server, sock: socket.socket) -> None:
         request = server.read_request(sock)

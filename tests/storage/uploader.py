@@ -1,4 +1,7 @@
-"""A program for tests that kill it. It writes an output, prints `sent`, and never publishes the output."""
+"""A program for tests that kill it.
+
+The program writes an output, prints `sent`, and never publishes the output.
+"""
 
 import signal
 import sys

@@ -46,12 +46,12 @@ def release(job: ClaimedJob, **fields: Any) -> ReleasedAttempt:
 
 
 def fail_job(store: Store, job: ClaimedJob, error: JobError, **fields: Any) -> EndAnswer | None:
-    """Fail a job as its worker. Return the answer, or None if this changed nothing."""
+    """Fail a job as its worker. Return the answer, or None if the report changed nothing."""
     return _end(store, job, failure(job, error, **fields))
 
 
 def release_job(store: Store, job: ClaimedJob, **fields: Any) -> bool:
-    """Release a job as its worker. Return whether this changed something."""
+    """Release a job as its worker. Return whether the report changed something."""
     return _end(store, job, release(job, **fields)) is not None
 
 
@@ -64,7 +64,10 @@ def _end(store: Store, job: ClaimedJob, end: AttemptEnd) -> EndAnswer | None:
 
 
 def check_path(store: Store, job_id: str) -> list[str]:
-    """Check that each event is an allowed transition from the event before. Return the statuses."""
+    """Check that the transition from each event to the next event is allowed.
+
+    Return the types of the events.
+    """
     types = event_types(store, job_id)
     path = [JobStatus.QUEUED, *(JobStatus(type_) for type_ in types if type_ != "progress")]
     for source, target in pairwise(path):

@@ -10,7 +10,7 @@ TRIES = by("event_id", history(PLAN, "deliveries"))
 
 
 def tries_of(number: int) -> list[Rows]:
-    """Return the tries of each event of this requester, without events cut off by the end of the history."""
+    """Return the tries of each event of this requester. Leave out events that are still pending."""
     found = [tries for tries in TRIES.values() if requester_number(tries[0]["requester_id"]) == number]
     return [tries for tries in found if tries[-1]["outcome"] != "pending"]
 

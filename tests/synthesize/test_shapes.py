@@ -11,7 +11,7 @@ from tests.synthesize.made_history import PLAN, UNTIL_MS, by, history
 JOBS = {row["job_id"]: row for row in history(PLAN, "jobs")}
 ATTEMPTS = history(PLAN, "attempts")
 HOUR_MS = 3_600_000
-# The comparison of the failure rate of one profile needs this number of jobs.
+# With fewer jobs, the failure rates of a single profile could not be compared.
 MANY = HistoryPlan(jobs=40_000, seed=11, until_ms=UNTIL_MS)
 
 

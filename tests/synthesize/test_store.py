@@ -141,7 +141,7 @@ def _read(store: Store, name: str) -> Rows:
 
 
 def _without_metadata(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row without metadata, because the metadata is filtered later."""
+    """Return the row without its metadata, which are null in the generated history, and `{}` in the store."""
     return {name: value for name, value in row.items() if name != "metadata"}
 
 

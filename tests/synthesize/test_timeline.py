@@ -1,4 +1,4 @@
-"""Synthetic jobs follow the rules of the real ones: transitions, attempts, retries, fields."""
+"""Synthetic jobs follow the rules of real jobs: transitions, attempts, retries, fields."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def statuses_of(job_id: str) -> list[str]:
 
 
 def statuses_by_attempt(job_id: str) -> list[list[str]]:
-    """Return one list of statuses for each attempt, from its claim until before the next claim."""
+    """Return one list of statuses for each attempt. Each list begins with the claim."""
     found: list[list[str]] = []
     for status in statuses_of(job_id):
         if status == "claimed":

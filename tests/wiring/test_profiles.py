@@ -1,4 +1,4 @@
-"""The operator's folder of profiles: it is read at the start, and one message names all its errors."""
+"""The operator's folder of profiles: it is read at the start, and one message names all errors."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_the_profiles_of_the_folder_are_added(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("Our profiles.")
     (tmp_path / "..data").mkdir()
     (tmp_path / "..data" / "linked.toml").write_bytes(OWN)
-    (tmp_path / "linked.toml").symlink_to("..data/linked.toml")  # as in a ConfigMap of Kubernetes
+    (tmp_path / "linked.toml").symlink_to("..data/linked.toml")  # a ConfigMap of Kubernetes has such links
     found = load_profiles(settings(tmp_path))
     assert found.keys() - built_in_profiles().keys() == {"news", "linked"}
 

@@ -1,4 +1,4 @@
-"""The tables `[storage.NAME]` of `euterpe.toml`: read at start, and refused with every error in them."""
+"""The tables `[storage.NAME]`: they are read at the start, and one message names all errors."""
 
 from pathlib import Path
 

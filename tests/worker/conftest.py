@@ -40,7 +40,7 @@ def plane(store: Store) -> Iterator[StorePlane]:
 
 @pytest.fixture
 def tools(plane: StorePlane, tmp_path: Path) -> Iterator[Tools]:
-    """Yield the tools of a worker. Their storage policy allows only the folder of the test."""
+    """Yield the tools of a worker. The storage policy of these tools allows only the folder of the test."""
     settings = Settings(work_dir=tmp_path / "work", storage_roots=(str(tmp_path),), min_free_bytes=0)
     with Egress(EgressPolicy(())) as egress:
         yield worker_tools(settings, plane, egress)

@@ -1,4 +1,4 @@
-"""Tests of the waits of an attempt for its control plane."""
+"""Tests of attempts that wait for their control plane."""
 
 import pytest
 from structlog.testing import capture_logs

@@ -14,8 +14,8 @@ from euterpe.worker.tools import Tools
 from tests.media.clips import Clips
 from tests.worker.planes import claim_leased
 
-# A report may be too low by this number of bytes: a file takes whole blocks, and ffmpeg writes between two
-# measurements.
+# A report can be too low by at most this number of bytes, because a file takes whole blocks, and because
+# ffmpeg writes between two measurements.
 ROUNDING = 64 * 1024
 MARK_BYTES = 2_000_000
 

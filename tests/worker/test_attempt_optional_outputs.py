@@ -27,7 +27,10 @@ def _started(tools: Tools) -> Iterator[None]:
 
 @pytest.fixture
 def damaged_in_the_middle(clips: Clips, tmp_path: Path) -> None:
-    """Write `source.mp4` into the folder. Its first picture can be decoded, but some later ones cannot."""
+    """Write `source.mp4` into the folder.
+
+    The first picture of this file can be decoded, but some later pictures cannot.
+    """
     film = clips.make("long.mp4").read_bytes()
     first, last = film.index(b"mdat"), film.index(b"moov")
     hole = (first + last) // 2

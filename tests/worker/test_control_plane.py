@@ -52,7 +52,7 @@ def plane(request: pytest.FixtureRequest, store: Store) -> Iterator[ControlPlane
 
 
 def claim(plane: ControlPlane, limit: int = 1) -> list[LeasedJob]:
-    """Repeat the claim until it returns jobs, because a claim may return none although some are ready."""
+    """Repeat the claim until it returns jobs, because a claim can miss ready jobs."""
     until = time.monotonic() + 30
     while not (jobs := plane.claim(limit, wait_s=1.0)):
         assert time.monotonic() < until

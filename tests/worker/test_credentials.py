@@ -66,7 +66,7 @@ def test_refused_credentials_need_the_keys(access: CredentialAccess, provider: W
 
 
 def test_the_wall_clock_of_a_worker_costs_no_refresh(store: Store) -> None:
-    """The worker's clock is an hour fast, and the credentials hold for half an hour."""
+    """The worker's clock is an hour fast, and the credentials are valid for half an hour."""
     expires_at = iso(int(time.time() * 1000) + 30 * 60_000)
     job_id = submit(
         store,

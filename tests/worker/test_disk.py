@@ -1,4 +1,4 @@
-"""Tests of disk reservations: the disk that a job may use, and the job that is charged for a full disk."""
+"""Tests of disk reservations: the space that a job may use, and the job that is charged for a full disk."""
 
 import pytest
 

@@ -109,7 +109,7 @@ def test_a_plan_has_the_watermark_in_its_own_shape(
     found, plain = (dry_runs().plan(spec_of(source, *outputs)) for outputs in (marks, [FILM]))
     assert found["is_exact"]
     assert found["plan_hash"] != plain["plan_hash"]
-    assert found["outputs"] == plain["outputs"]
+    assert found["outputs"] == [{**output, "watermark": "bottom_right"} for output in plain["outputs"]]
     assert not list(folder.iterdir())
 
 
@@ -165,9 +165,9 @@ def test_a_source_above_the_limit_is_refused(dry_runs: Make, clips: Clips) -> No
 def test_an_incomplete_sandbox_reads_nothing_and_blames_the_process(
     dry_runs: Make, clips: Clips, own_sandbox: Sandbox
 ) -> None:
-    """The API answers 503 for this code.
+    """The API answers 503 for `sandbox_failed`.
 
-    The API would answer 500 for the code of a worker that refuses to start.
+    For `sandbox_incomplete`, the error of a worker that refuses to start, the API would answer 500.
     """
     own_sandbox.isolation = Isolation(no_network=True, no_files=False, few_system_calls=True)
     with pytest.raises(MediaError) as refused:

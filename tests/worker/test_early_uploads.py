@@ -151,7 +151,7 @@ def test_small_and_missing_files_start_no_thread(bench: UploadBench) -> None:
 
 
 def test_a_link_is_not_followed(bench: UploadBench, tmp_path: Path) -> None:
-    """A compromised ffmpeg may put a link in place of its output."""
+    """A compromised ffmpeg can put a link in place of its output."""
     (tmp_path / "secret").write_bytes(CONTENT)
     link = bench.folder / "film.mp4"
     link.symlink_to(tmp_path / "secret")

@@ -38,8 +38,8 @@ TIMEOUT_S = 60.0
 _SPECS: TypeAdapter[OutputSpecs] = TypeAdapter(OutputSpecs)
 FILM = _SPECS.validate_python([{"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 48}}])
 OTHER = _SPECS.validate_python([{"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 72}}])
-# The tags at the end of a Matroska file may change the language of a sound, and so the sound that is
-# measured.
+# The tags at the end of a Matroska file can change the language of a track. Then the loudness of another
+# track is measured.
 MEASURED = _SPECS.validate_python(
     [{"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 48}, "audio": {"loudness": {}}}]
 )

@@ -206,7 +206,10 @@ def test_a_late_200_after_a_409_does_not_revive_a_job(
 def test_attempts_outlive_an_outage_that_is_longer_than_a_lease(
     plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
 ) -> None:
-    """A worker may revive a lease that was not swept. Meanwhile, its log says that the lease has expired."""
+    """A worker may revive a lease that was not swept.
+
+    Until the revival, the worker's log says that the lease has expired.
+    """
     with capture_logs() as logs:
         for _ in range(4):
             clock.now += 20
@@ -224,7 +227,10 @@ def test_attempts_outlive_an_outage_that_is_longer_than_a_lease(
 def test_a_beat_that_was_answered_before_a_suspension_proves_nothing_after_it(
     plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock, *, refers: bool
 ) -> None:
-    """`boot_clock` counts the suspension; `asyncio.timeout` uses the monotonic clock, which does not."""
+    """`boot_clock` counts the time of a suspension.
+
+    `asyncio.timeout` uses the monotonic clock, which stops during a suspension.
+    """
 
     def suspended_for_an_hour(request: Any) -> Reply:
         clock.now += 3600
@@ -240,7 +246,10 @@ def test_a_beat_that_was_answered_before_a_suspension_proves_nothing_after_it(
 def test_a_slow_beat_that_leaves_no_margin_proves_nothing(
     plane: HttpPlane, server: Server, job: LeasedJob, clock: Clock
 ) -> None:
-    """After the beat, as before it, a file must not be published in the last ten seconds of the proof."""
+    """A file must not be published in the last ten seconds of a lease.
+
+    If a slow heartbeat is answered in these ten seconds, the next heartbeat must be awaited.
+    """
 
     def slowly(request: Any) -> Reply:
         clock.now += 55
@@ -287,12 +296,12 @@ def test_progress_is_sent_early_without_a_wait(
 ) -> None:
     late = Late(lambda request: beats(request, cancel_requested=True))
     server.script(late)
-    assert plane.report(job, ProgressFigures(10.0))  # no beat: 5 s have not passed since the last one
+    assert plane.report(job, ProgressFigures(10.0))  # sends no beat: the last beat was less than 5 s ago
     clock.now += 5
     assert plane.report(job, ProgressFigures(20.0))
     assert late.arrived.wait(10)
     clock.now += 5
-    assert plane.report(job, ProgressFigures(30.0))  # no beat: the early one has no answer yet
+    assert plane.report(job, ProgressFigures(30.0))  # sends no beat: the early beat has no answer yet
     late.release()
     server.script(beats)
     assert plane.heartbeat([Heartbeat(job)]).held == {JOB}

@@ -1,4 +1,4 @@
-"""Tests of kept sources: only unaltered sources are kept, only if there is room, and only for their job."""
+"""Tests of kept sources: only unaltered sources are kept, only if there is space, and only for their job."""
 
 import mmap
 import os

@@ -95,7 +95,7 @@ def test_a_wait_ends_with_its_reason(job: LeasedJob) -> None:
 
 @pytest.mark.parametrize("error", [StoreUnavailable("unavailable"), RuntimeError("unexpected")])
 def test_a_failed_heartbeat_is_repeated_within_a_second(plane: StorePlane, error: Exception) -> None:
-    """At the interval of 15 s, the leases would expire before the fourth attempt."""
+    """At the usual interval of 15 s, the leases would expire before the fourth heartbeat."""
     assert JobLeaseKeeper(plane, interval_ms=15_000).pause_after(error) <= 1.0
 
 

@@ -1,4 +1,7 @@
-"""Tests of the resource usage of an attempt, which is written at each heartbeat and at its end."""
+"""Tests of the resource usage of an attempt.
+
+The usage is written at each heartbeat and at the end of the attempt.
+"""
 
 from contextlib import suppress
 

@@ -227,7 +227,7 @@ def test_an_encoder_that_a_job_does_not_need_is_not_missed(
 
 
 class OlderPlane(StorePlane):
-    """The control plane of a worker of an older release, which does not know one field of the API's specs."""
+    """A control plane that adds an unknown field to each spec. So the worker acts like an older release."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -272,7 +272,7 @@ def test_a_newer_worker_runs_the_job_that_an_older_one_does_not_understand(
 def test_blame_an_invalid_value_of_a_source_is_no_newer_spec() -> None:
     """The store raises `InvalidSpec` for source facts that it cannot store.
 
-    A hostile source may cause this.
+    A hostile source can cause this error.
     """
     error = InvalidSpec((FieldError(("source_info",), "must be storable"),))
     verdict = judge(error, "processing", lambda: None)

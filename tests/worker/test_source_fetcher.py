@@ -1,4 +1,7 @@
-"""Tests of the source of an attempt: it is fetched or a kept source is taken, and disk space is reserved."""
+"""Tests of the source of an attempt.
+
+The attempt reserves disk space, and fetches the source or uses a kept source.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +38,7 @@ class SmallDisk:
 
 
 class FakeStorage:
-    """A storage with one source. It counts the requests for its bytes."""
+    """A storage with one source. The storage counts the requests for the bytes of this source."""
 
     def __init__(self) -> None:
         self.reads, self.opened = 0, list[Source]()
@@ -95,7 +98,7 @@ Attempt = Callable[..., tuple[SourceFetcher, DiskReservation]]
 
 @pytest.fixture
 def begin(tmp_path: Path, storage: FakeStorage, kept: KeptSources, ledger: DiskLedger) -> Attempt:
-    """Return a function that begins an attempt. All its attempts belong to one job."""
+    """Return a function that begins an attempt. All of these attempts belong to one job."""
 
     def begin_attempt(on_received: Callable[[int], None] = lambda _: None) -> tuple[Any, DiskReservation]:
         room = ledger.open()

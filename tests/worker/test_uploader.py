@@ -29,9 +29,9 @@ def bench(job: LeasedJob, tmp_path: Path) -> Iterator[UploadBench]:
 
 
 class Together:
-    """A fake response that holds PUT requests back until a given number of them have arrived.
+    """A fake response that holds PUT requests back until `count` of them have arrived.
 
-    Then it calls `on_arrival`.
+    When `count` requests have arrived, the response calls `on_arrival`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ def test_segments_are_published_several_at_a_time(job: LeasedJob, tmp_path: Path
 
 
 def test_uploads_that_wait_at_the_same_time_are_no_slow_transfer(job: LeasedJob, tmp_path: Path) -> None:
-    """Four uploads at once each wait 6 s for the store. That counts as 6 s of waiting, and not as 24 s."""
+    """Four uploads at once each wait 6 s for the store. These waits count as 6 s, and not as 24 s."""
     store, seconds = ConditionalStore(), [0.0]
 
     def let_time_pass() -> None:

@@ -28,7 +28,7 @@ def workdir(tmp_path: Path) -> WorkDir:
 
 
 def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> None:
-    """Check nothing-left."""
+    """Check the invariant `nothing-left`."""
     workdir.open()
     with pytest.raises(KeyError), workdir.folder("job-1") as folder:  # noqa: PT012
         (folder / "out").mkdir()
@@ -42,7 +42,8 @@ def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> No
 
 def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
     workers = []
-    # Start one worker after the other, because a starting worker may remove the other's folder.
+    # Start one worker after the other, because a starting worker can remove the folder of another worker that
+    # is starting.
     for _ in range(2):
         worker = subprocess.Popen(
             [sys.executable, "-c", WORKER_SCRIPT, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -31,7 +31,7 @@ from tests.media.clips import Clips
 from tests.worker.job_secrets import alter_seal, submit
 from tests.worker.planes import store_plane
 
-# With these limits, a job whose storage the worker lacks fails at once.
+# With these limits, a job is not released if the worker lacks the job's storage: the job fails at once.
 NO_RELEASES = ReleaseLimits(least_bounded=0, elsewhere_ms=0, one_worker_ms=0)
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
@@ -103,7 +103,7 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
 def test_claims_go_on_after_the_listener_broke(
     store: Store, tools: Tools, submit_sound: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim fails before the listener breaks, because an unavailable database may break both."""
+    """An unavailable database can break a claim and the listener. In this test, the claim fails first."""
     claim, claim_failed = store.inbox.claim, threading.Event()
     listener = BreakingListener(store.database.listen(Topic.INBOX), claim_failed)
 
@@ -125,7 +125,7 @@ def test_claims_go_on_after_the_listener_broke(
 def test_a_claim_may_wait_longer_than_the_pause_after_a_failure(
     plane: StorePlane, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A remote worker polls for a long time, but sends its next claim soon after an outage."""
+    """A remote worker's claim can wait for a long time, but after an outage the next claim is sent soon."""
     waits, came_again = list[float](), threading.Event()
 
     def claim(_: int, *, wait_s: float) -> list[LeasedJob]:
@@ -144,13 +144,16 @@ def test_a_claim_may_wait_longer_than_the_pause_after_a_failure(
 
 
 class CountedPlane:
-    """Count the attempts of a worker with one slot, and let two of them publish only together."""
+    """A patched plane that counts the attempts of a worker with one slot.
+
+    A publication waits until a second publication begins.
+    """
 
     def __init__(self, plane: StorePlane, patch: pytest.MonkeyPatch) -> None:
         self._plane, self._claim, self._advance = plane, plane.claim, plane.advance
         self._prove, self._succeed = plane.prove, plane.succeed
         self.claimed = self.uploading = self.succeeded = 0
-        self.claims = list[tuple[int, int]]()  # the attempts in the slot and in all, after a claim
+        self.claims = list[tuple[int, int]]()  # per claim, the numbers of attempts: in the slot, unfinished
         self._pair, self._lock = threading.Barrier(2), threading.Lock()
         for name in ("claim", "advance", "prove", "succeed"):
             patch.setattr(plane, name, getattr(self, name))

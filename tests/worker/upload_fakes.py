@@ -121,7 +121,7 @@ def upload_bench(
     pace: MinimumPace | None = None,
     clock: Clock = time.monotonic,
 ) -> Iterator[UploadBench]:
-    """Yield uploads to a fake store. `answer` may answer requests instead of the store."""
+    """Yield uploads to a fake store. `answer` can answer requests instead of the store."""
     store = store or ConditionalStore()
     behind, begun = answer or store, threading.Semaphore(0)
 

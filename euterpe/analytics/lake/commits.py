@@ -3,7 +3,7 @@
 A commit is a JSON document that names every file of the lake and the position up to which the database was
 read. The document is written to a temporary file, synced and renamed, so that a commit is never incomplete.
 Files that no commit names are ignored. The latest five commits are kept, so that a reader can continue with
-the commit that it has read, although newer commits are written meanwhile.
+the commit that it has read, even if newer commits are written meanwhile.
 """
 
 import json

@@ -27,7 +27,7 @@ _OURS = f"{'[0-9]' * 8}-{'[0-9]' * 5}.parquet"
 
 @dataclass
 class Append:
-    """The content of the next commit: the Parquet files in `folder`/table/day=…/, and the other fields."""
+    """The content of the next commit: these fields, and the Parquet files in `folder`/table/day=…/."""
 
     folder: Path
     before: Commit

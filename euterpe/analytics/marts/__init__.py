@@ -1,4 +1,4 @@
-"""The marts, each in a module of its own with its table, its computation and its section of the report.
+"""The marts. Each module has the table of a mart, its computation and its section of the report.
 
 To add a mart, add a module and an entry in `MARTS`. The page, report.json, the Parquet files and
 docs/analytics.md then include the new mart.

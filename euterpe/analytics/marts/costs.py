@@ -1,8 +1,8 @@
 """Costs by requester and profile: the usage of all attempts at the operator's prices.
 
 The usage of an attempt is the processor time of ffmpeg. If this time is unknown, for example because the
-worker was killed, the usage is the time for which the attempt held its slot. This usage also counts as
-estimated.
+worker was killed, the usage is the time for which the attempt held its slot. The report calls
+this usage estimated.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,8 +2,7 @@
 
 Canceled and released attempts are not failures. A failure is dated by the end of its attempt. The trend is
 `new` only in a history of at least a week, and `rising` or `falling` only in a history of at least two weeks.
-A change is significant if two Poisson counts with equal means differ at least as much in less than 1 % of
-cases.
+A change is significant if it has a probability of less than 1 % for two Poisson counts with equal means.
 """
 
 from collections.abc import Iterator, Sequence
@@ -190,7 +189,7 @@ def _evidence(rows: Sequence[Row]) -> Html:
 
 
 def failing(results: Results) -> Iterator[Finding]:
-    """Yield, for each trend, the failures that affect the most jobs, at most three.
+    """Yield at most three failures of each trend: the failures that affect the most jobs.
 
     Leave out rare failures.
     """

@@ -38,7 +38,7 @@ TABLE = Table(
         mean_priority double Mean priority of these jobs.
         p50_waiting_ms double Median wait of these jobs.
         p95_waiting_ms double 95th percentile of the wait of these jobs.
-        waiting_ratio double p95_waiting_ms divided by the p95 wait of all jobs of the queue; null if it is 0.
+        waiting_ratio double p95_waiting_ms / p95 wait of all jobs of the queue; null if the divisor is 0.
         is_compared bool Whether this requester and another one have at least 30 jobs each in this queue.
         jain double Jain's index of mean wait + 1 s, over the compared requesters; null if there are none.
     """,
@@ -114,8 +114,9 @@ class QueueOfRequesters:
     def waits_for_others(self) -> Row | None:
         """Return the requester that waits by far the longest because of other requesters, or None.
 
-        A requester with more than an equal share of the work is left out, because it waits mostly for its own
-        jobs. A requester with a low mean priority is left out too, because it is assumed to accept waiting.
+        A requester is left out if its share of the work is larger than an equal share, because it waits
+        mostly for its own jobs. A requester with a low mean priority is left out too, because it is assumed
+        to accept waiting.
         """
         usual = sum(row["jobs"] * (row["mean_priority"] or 0) for row in self.compared)
         usual /= max(1, sum(row["jobs"] for row in self.compared))
@@ -184,7 +185,7 @@ def _comparison(queue: QueueOfRequesters) -> str:
 
 
 def waiting(row: Row) -> str:
-    """Return a sentence about how long a requester waits and its share of the work."""
+    """Return a sentence about the waits of a requester and its share of the work."""
     return (
         f"{row['requester']} waits longest: 95 % of its jobs within "
         f"{words.duration_ms(row['p95_waiting_ms'])}, "

@@ -7,7 +7,7 @@ most eight. For the fit, a week without jobs counts as a week with one job, beca
 weekly growth is limited: the number of jobs at most halves or doubles in a week.
 
 For the busiest hour, the report shows two waits: the wait that the model expects with the present slots, and
-the observed wait. If the two waits are far apart, the forecast is unreliable, because it uses this model.
+the observed wait. If the two waits are far apart, the forecast is unreliable, because it uses the same model.
 """
 
 import math
@@ -41,7 +41,7 @@ TABLE = Table(
         service_cv2 double Squared coefficient of variation of the time that all attempts of a job take.
         load double Slots kept busy in the busiest hour: arrivals_per_hour x service_seconds / 3600.
         weekly_growth double Weekly growth of arrivals, from up to eight whole weeks; 0 with fewer than three.
-        forecast_load double load on the day of the forecast (in 30 days), if it grows by weekly_growth.
+        forecast_load double load on the day of the forecast (in 30 days), if load grows by weekly_growth.
         slots_now long Largest number of attempts at once in the last 28 days.
         slots_needed long Fewest slots that keep the p95 wait within the target at forecast_load.
         p95_wait_seconds double The model's p95 wait with slots_needed at forecast_load.
@@ -52,8 +52,8 @@ TABLE = Table(
         p95_busiest_seconds double Observed p95 wait of the jobs of the busiest hour.
         p50_waited_seconds double Observed median wait of the jobs of the last 28 days.
         p95_waited_seconds double Observed p95 wait of the jobs of the last 28 days.
-        still_waiting long Jobs of the last 28 days that still wait; observed waits count their wait so far.
-        model_gap double Ratio of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s, always 1 or more.
+        still_waiting long Jobs of the last 28 days that still wait. Their waits so far are observed waits.
+        model_gap double Quotient of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s, larger by smaller.
         model string The name of the model and its assumptions.
     """,
         JOB_FACTS,
@@ -77,7 +77,7 @@ def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:
     """Return each queue's busiest hour, its jobs by week (latest first), and its number of whole weeks."""
     recent = jobs.where(now.within("created_at", days=_DAYS))
     by_hour = recent.groupBy("queue", _hour().alias("hour")).count()
-    largest = F.max(F.struct("count", "hour"))  # of two equally busy hours, this takes the later hour
+    largest = F.max(F.struct("count", "hour"))  # the later hour, if two hours are equally busy
     busiest = by_hour.groupBy("queue").agg(
         largest["count"].alias("busiest"), largest["hour"].alias("busiest_hour")
     )
@@ -94,7 +94,7 @@ def _hour() -> Column:
 
 
 def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
-    """Return, for each queue, the observed waits of the last `_DAYS` days and those of its busiest hour."""
+    """Return the observed waits of each queue: in the last `_DAYS` days, and in its busiest hour."""
     recent = jobs.where(now.within("created_at", days=_DAYS)).join(
         arrivals.select("queue", "busiest_hour"), "queue"
     )
@@ -169,7 +169,10 @@ def gap(model: float | None, observed: float | None) -> float | None:
 
 
 def weekly_growth(latest_first: Sequence[int]) -> float:
-    """Return the weekly growth by a log-linear fit, from -0.5 to 1.0; 0 with fewer than three weeks."""
+    """Return the weekly growth from a log-linear fit, limited to -0.5 to 1.0.
+
+    Return 0 if there are fewer than three weeks.
+    """
     if len(latest_first) < _FEWEST_WEEKS:
         return 0.0
     growth = math.expm1(slope([math.log(max(jobs, 1)) for jobs in reversed(latest_first)]))

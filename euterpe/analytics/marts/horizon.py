@@ -31,7 +31,7 @@ class Horizon:
         return (self.end - self.start) / DAY_US
 
     def within(self, time: str, *, days: int, after: int = 0) -> Column:
-        """Return whether an instant is at least `after` days, and less than `days` days, before `end`."""
+        """Return whether an instant is before `end`, by at least `after` days and less than `days` days."""
         ago = F.lit(self.end) - F.unix_micros(F.col(time))
         return (ago >= after * DAY_US) & (ago < days * DAY_US)
 

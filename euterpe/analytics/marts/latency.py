@@ -51,7 +51,7 @@ def make(facts: Facts, _: Options) -> DataFrame:
 
 
 def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
-    """Return a row for each profile, queue and stage with a measurement, computed in one pass."""
+    """Return a row for each measured combination of profile, queue and stage, computed in one pass."""
     wide = frame.groupBy("profile", "queue").agg(
         *(
             F.struct(
@@ -71,8 +71,8 @@ def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
 
 STAGES = ("waiting", "fetch", "encode", "upload", "total")
 _DOING = {"waiting": "waiting", "fetch": "fetching", "encode": "encoding", "upload": "uploading"}
-_DRAWN, _LISTED = 4, 8  # how many kinds of work the chart and the table show
-Kind = tuple[str, str]  # profile and queue
+_DRAWN, _LISTED = 4, 8  # how many kinds of work the chart shows, and how many the table shows
+Kind = tuple[str, str]  # a kind of work: profile and queue
 
 
 def section(results: Results) -> Section:

@@ -34,7 +34,7 @@ from euterpe.domain.error_codes import ErrorCode
 
 TABLE = Table(
     "regressions",
-    "Show how each new version of ffmpeg changed speed and failure rate, beyond chance.",
+    "Show whether each new version of ffmpeg changed speed and failure rate significantly.",
     ("profile", "ffmpeg", "measure"),
     columns(
         """
@@ -45,8 +45,8 @@ TABLE = Table(
         before double Value with the baseline: geometric mean speed, or encoder failures per attempt.
         after double The same value with the newer version.
         change double after / before - 1 for speed; after - before for failure_rate.
-        count_before long Number of compared attempts with the baseline, its latest attempts.
-        count_after long Number of compared attempts with the newer version, its latest attempts.
+        count_before long How many of the latest attempts with the baseline are compared.
+        count_after long How many of the latest attempts with the newer version are compared.
         p_value double p-value of the change, Holm-corrected for all comparisons; null with too few attempts.
         verdict string worse, better, too few, or no evidence (p > 1 %, change < 3 % of speed or 0.5 points).
     """,
@@ -61,8 +61,8 @@ TABLE = Table(
 # `lease_expired` is left out: a version that kills its whole worker causes this error, but failing machines
 # cause it far more often.
 ENCODER_CODES = frozenset(code.value for code in ErrorCode if code.of_ffmpeg)
-# Only failures in this phase count, because some of these codes have other causes in other phases: in the
-# phase `fetching`, `source_truncated` comes from storage or from the probe, not from ffmpeg.
+# Only failures in this phase count, because some `ENCODER_CODES` have other causes in other phases. For
+# example, `source_truncated` in the phase `fetching` comes from storage or from the probe, not from ffmpeg.
 ENCODER_PHASE = "processing"
 _NOISE = 0.01
 # Changes below these limits are not worth acting on. The limit is relative for speed, and absolute for the
@@ -75,7 +75,8 @@ LATEST = 20_000
 ATOM = 20
 BLOCK = 60
 FEWEST_ATTEMPTS = BLOCK * FEWEST_BLOCKS
-# The version with fewer attempts has at most `_MOST_BLOCKS` blocks, the other version `_WIDER` times as many.
+# The version with fewer attempts has at most `_MOST_BLOCKS` blocks. The version with more attempts has at
+# most `_WIDER` times this number of blocks.
 _MOST_BLOCKS, _WIDER = 30, 4
 
 

@@ -27,7 +27,7 @@ TABLE = Table(
         bytes_in long Total size of the sources, in bytes.
         bytes_out long Total size of the outputs, in bytes.
         ratio double bytes_out / bytes_in.
-        p50_ratio double The median of the ratios of the single jobs.
+        p50_ratio double The median of bytes_out / bytes_in of each job.
         larger_than_source long Jobs whose outputs are together larger than the source.
         kbit_per_second double Kilobits of output per second of output.
         measured long Jobs with a VMAF score.
@@ -39,7 +39,7 @@ TABLE = Table(
     ),
 )
 
-# Above this VMAF, people cannot distinguish the encode from its source.
+# Above this VMAF, viewers cannot distinguish an output from its source.
 _GENEROUS = 97
 
 

@@ -168,7 +168,7 @@ def _speeds(speeds: Sequence[Row]) -> Html:
 
 
 def _assumptions() -> Html:
-    """Explain what the comparison counts, what it assumes, and how often it was wrong."""
+    """Explain what the comparison counts, what it assumes, and how often it raised a false alarm."""
     rate = words.percent(MEASURED.alarms / MEASURED.histories)
     return tag(
         "p",

@@ -117,9 +117,10 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
 
 
 def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
-    """Return a chart column for each day, and the word "day". Periods without jobs have a column too.
+    """Return the columns of the chart and their period: one column per day and "day".
 
-    In a long history, return a column for each week from Monday, and the word "week".
+    In a long history, return one column per week (from Monday) and "week". Periods without jobs have a
+    column too.
     """
     first, last = min(row["day"] for row in days), max(row["day"] for row in days)
     weekly = (last - first).days >= _MOST_DAYS

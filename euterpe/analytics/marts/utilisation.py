@@ -29,9 +29,9 @@ TABLE = Table(
     columns("""
         day day The day. An attempt that crosses midnight is split between the two days.
         worker_id string The worker.
-        attempts long Attempts of that day. A running attempt lasts to the end of history, at most a week.
+        attempts long Attempts of that day. A running attempt counts until the last event, or for a week.
         busy_seconds double The sum of the durations of these attempts on that day.
-        present_seconds double Seconds from the first start of an attempt on that day to the last end.
+        present_seconds double Seconds on that day between the first start and the last end of an attempt.
         mean_busy double busy_seconds / present_seconds: mean number of attempts at once.
         peak_busy long Largest number of attempts at once.
         utilisation double mean_busy / peak_busy.
@@ -72,8 +72,8 @@ def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
     # Changes at the same instant count together, because the window's frame includes all rows of equal `at`.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))
     peaks = changes.withColumn("running", running).groupBy(*key)
-    # The two changes of an attempt that took no time cancel each other. But the attempt
-    # occupied a slot, so the peak is at least 1.
+    # If an attempt took no time, its changes +1 and -1 cancel each other. But the attempt occupied a slot, so
+    # the peak is at least 1.
     return peaks.agg(F.greatest(F.max("running"), F.lit(1)).alias("peak"))
 
 
@@ -116,7 +116,7 @@ def busy_sentence(days: Sequence[Row]) -> str:
 
 
 def busy_workers(results: Results, days: Sequence[Row]) -> Html:
-    """Return a chart of the jobs at once by day, and a table of the workers."""
+    """Return a chart of the concurrent jobs by day, and a table of the workers."""
     workers = results.grouped("utilisation", ["worker_id"], _SUMS)
     columns, title = _columns(days), "Jobs at once by day"
     shown = top_n(workers, "worker_id", "busy_seconds", lambda rest: total(rest, _SUMS))

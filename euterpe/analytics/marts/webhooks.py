@@ -1,8 +1,9 @@
 """Webhook deliveries by requester: latency, attempts, and whether the objective (SLO) was met.
 
 The objective is that a given share of events is delivered within a given time. A pending event (never sent,
-or to be sent again) counts as missed if it was older than the given time when the history was read. A younger
-pending event is not counted yet. Events for which no webhook is sent (`skipped`) are never counted.
+or to be sent again) counts as missed if it was older than the given time when the history was read. A pending
+event that is younger than the given time is not counted yet. Events for which no webhook is sent (`skipped`)
+are never counted.
 """
 
 from collections.abc import Iterator, Sequence

@@ -36,8 +36,11 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding: `what` is a complete sentence, `evidence` the numbers behind it, and `section` the id of the
-    section with the details. `weight`, the affected share from 0 to 1, orders findings of equal severity."""
+    """A finding: `what` is a complete sentence, and `evidence` has the numbers that prove it.
+
+    `section` is the id of the section with the details. `weight`, the affected share from 0 to 1, orders
+    findings of equal severity.
+    """
 
     severity: Severity
     what: str

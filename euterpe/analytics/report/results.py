@@ -56,7 +56,7 @@ class Results:
         return [{**row, **{name: row[name] or 0 for name in counts}} for row in rows]
 
     def grouped(self, mart: str, by: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
-        """Return sums by group, computed by Arrow, because a mart may have hundreds of thousands of rows."""
+        """Return sums by group, computed by Arrow, because a mart can have hundreds of thousands of rows."""
         groups = self.marts[mart].group_by(list(by), use_threads=False)
         added = groups.aggregate([(name, "sum") for name in sums])
         return [
@@ -90,7 +90,7 @@ def succeeded_share(row: Row) -> float | None:
 
 
 def on_time(rows: Iterable[Row]) -> tuple[int, int]:
-    """Return how many events were delivered in time, and how many events were judged."""
+    """Return how many events were delivered in time, and how many events count for the objective."""
     judged = [(row["judged"] or 0, row["within_slo"] or 0.0) for row in rows]
     return sum(round(events * within) for events, within in judged), sum(events for events, _ in judged)
 
@@ -105,6 +105,6 @@ def top_n(
     """Return the rows ordered by `by`, largest first. `fold` combines the rows beyond `most` into one row."""
     ordered = sorted(rows, key=lambda row: (-(row[by] or 0), str(row[name])))
     shown, rest = ordered[:most], ordered[most:]
-    if len(rest) < 2:  # a row "1 other" would take as much room as the row that it replaces
+    if len(rest) < 2:  # a row "1 other" would replace a single row, and save no space
         return ordered
     return [*shown, {**fold(rest), name: f"{len(rest)} others"}]

@@ -1,8 +1,12 @@
 """The Spark data source `euterpe`, for `spark.read` and `spark.readStream`, on every database engine.
 
-Options: `table` (jobs, attempts, events or deliveries), `url` (default: EUTERPE_DATABASE_URL), `rows` in each
-partition (default: 250,000), `metadata` (comma-separated keys of a job's metadata that may be read; default:
-none), `since` and `until` (cuts, as JSON: the rows committed between the two cuts are read).
+Options:
+
+- `table`: jobs, attempts, events or deliveries.
+- `url`: the URL of the database (default: EUTERPE_DATABASE_URL).
+- `rows`: the number of rows in each partition (default: 250,000).
+- `metadata`: the keys of a job's metadata that may be read, separated by commas (default: none).
+- `since` and `until`: two cuts, as JSON. The rows committed between these cuts are read.
 
 A read returns the rows up to one cut, however long the read takes and however many tasks it has. A stream's
 offset is a cut. Name the columns you need with `.schema(…)`, because otherwise all columns are read: Spark

@@ -11,7 +11,8 @@ from pyspark.sql import datasource as spark
 from euterpe.analytics.schema import Table
 from euterpe.store.history.columns import COLUMNS
 
-# Filters on floats and on values in JSON are not pushed down, because the engines compare these differently.
+# Filters on floats and on values in JSON are not pushed down, because Spark and the database compare such
+# values differently.
 _PLAIN = (sa.Text, sa.BigInteger)
 _EQUAL: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {spark.EqualTo: operator.eq}
 _COMPARED: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {
@@ -56,8 +57,8 @@ def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
 
 def _comparison(column: sa.Column[Any], one: spark.Filter) -> sa.ColumnElement[bool] | None:
     value = _value(getattr(one, "value", None))
-    # Postgres may order text by a locale, but Spark orders text by bytes. So of the comparisons of text, only
-    # equality has the same result in both programs.
+    # Postgres can order text by a locale, but Spark orders text by bytes. So only a comparison of text for
+    # equality has the same result in Postgres and Spark.
     compared = _EQUAL if isinstance(value, str) else _COMPARED
     if value is None or type(one) not in compared:
         return None

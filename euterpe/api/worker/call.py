@@ -20,8 +20,8 @@ from euterpe.domain.scopes import Scope
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.attempt_answers import ReportRefusal
 
-# This is enough for a result of 256 KiB with its lease and a stack trace, or for the heartbeats of 1,000
-# leases.
+# A body of this size has room for a result of 256 KiB with its lease and a stack trace, or for the heartbeats
+# of 1,000 leases.
 MAX_BODY = 512 * 1024
 LONGEST_TOKEN = 1_024
 _RETRY_S = 2

@@ -36,11 +36,11 @@ _log = structlog.get_logger(__name__)
 
 DEFAULT_WAIT_MS, MAX_WAIT_MS = 5_000, 30_000
 MAX_JOBS, MAX_STREAMS = 100, 16
-LONGEST_CLAIM_ID = 128  # the stored id begins with the id of the API key's owner
-# If the desk is claiming for a worker when the worker's wait ends, the answer may take this much longer.
-# After that, the worker must repeat the claim.
+LONGEST_CLAIM_ID = 128  # the stored id is longer: it begins with the id of the API key's owner
+# If the desk is claiming for a worker when the worker's wait ends, the server waits for the claim for at most
+# this time. After that, the server answers with an error, and the worker repeats the claim.
 _LAST_ANSWER_S = 5.0
-# After a stop, the workers come back at random times within this time.
+# When the server stops, it asks each waiting worker to claim again after a random pause of up to this time.
 _SPREAD_MS = 2_000
 
 
@@ -50,7 +50,7 @@ class ClaimEndpoint:
 
     async def claim(self, call: WorkerCall) -> Answer:
         request, wait_s = _claim_request(call, self._settings.lease_ms)
-        # Jobs that were claimed without a lease key could not be given to anybody.
+        # Without a key that signs lease tokens, claimed jobs could not be given to a worker.
         if not self._workers.tokens.has_fresh_keys:
             await self._pool.run(self._workers.tokens.require_keys)
         desk = self._workers.desk
@@ -65,8 +65,8 @@ class ClaimEndpoint:
         try:
             documents = await self._pool.run(partial(self._documents, jobs, call.requester_id))
         except Exception as error:
-            # A worker repeats a refused claim that has an id. Its jobs are kept, because a copy of this
-            # request may have been answered with them.
+            # A worker repeats a refused claim that has an id. The claim keeps its jobs, because the request
+            # may have arrived twice, and the other copy may have been answered with these jobs.
             if request.claim_id is None or not isinstance(error, Refused):
                 await asyncio.gather(*map(asyncio.wrap_future, self._give_back(jobs)), return_exceptions=True)
             raise
@@ -115,7 +115,7 @@ class ClaimEndpoint:
             self._give_back(answer.result())
 
     def _give_back(self, jobs: Sequence[ClaimedJob]) -> "list[Future[EndAnswer]]":
-        """Release jobs that no worker was given. Their attempts are not charged."""
+        """Release jobs that no worker has received. Their attempts are not charged."""
         for job in jobs:
             _log.info("claim_given_back", job_id=job.job_id, worker_id=job.worker_id)
         keys = [AttemptKey(job.job_id, job.attempt_id, job.claim_version) for job in jobs]

@@ -117,7 +117,7 @@ class RequestFields:
         value = self._values.get(name)
         if not isinstance(value, dict):
             self._wrong(name, _MISSING if value is None else "must be an object", None)
-            # Do not report its missing fields as further errors.
+            # Do not report the missing fields of this object as further errors.
             return RequestFields({}, (*self._loc, name))
         inner = RequestFields(value, (*self._loc, name))
         inner.errors = self.errors

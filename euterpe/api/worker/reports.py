@@ -163,7 +163,7 @@ class ReportEndpoints:
 
 
 def _shielded(answer: "Future[Any]") -> "Future[None]":
-    """Return a future that ends when `answer` ends. A cancel of this future does not cancel `answer`."""
+    """Return a future that is done when `answer` is done. Canceling this future does not cancel `answer`."""
     ended: Future[None] = Future()
 
     def end(_: "Future[Any]") -> None:
@@ -183,16 +183,20 @@ def _progress(fields: RequestFields) -> tuple[ProgressFigures | None, dict[str, 
 
 
 def _figure(fields: RequestFields, name: str) -> float | None:
-    """Return a figure of ffmpeg, or None if it is too large.
+    """Return a figure that ffmpeg printed, or None if it is too large.
 
-    A compromised ffmpeg chooses this figure. To refuse the heartbeat would end the leases of other jobs.
+    A compromised ffmpeg may print any figure. If the API refused the whole heartbeat because of this figure,
+    the leases of other jobs would expire.
     """
     value = fields.number(name, 0, sys.float_info.max)
     return value if value is not None and value < REPORTED_LIMIT else None
 
 
 def _check_lease(fields: RequestFields) -> None:
-    """Check only the types of a lease's fields, because some forms of the calls do not need these fields."""
+    """Check the types of a lease's fields, and accept missing fields.
+
+    For example, the release of a whole claim names no lease.
+    """
     fields.optional_text("job_id")
     fields.optional_text("attempt_id")
     fields.optional_text("lease_token", longest=LONGEST_TOKEN)

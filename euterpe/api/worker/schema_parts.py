@@ -1,4 +1,4 @@
-"""The fields that the schemas of several calls share, and short ways to write their nodes."""
+"""The fields that the schemas of several calls share, and short functions that build schemas of fields."""
 
 from typing import Any
 

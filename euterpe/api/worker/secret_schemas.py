@@ -1,4 +1,4 @@
-"""JSON Schemas of what a remote worker asks about its job: credentials, newer ones, and rivals."""
+"""JSON Schemas of three calls of a remote worker about its job: `credentials`, `refresh` and `rival`."""
 
 from euterpe.api.openapi_examples import JOB_ID
 from euterpe.api.schemas import about, object_of

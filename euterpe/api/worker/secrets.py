@@ -1,4 +1,7 @@
-"""POST /internal/worker/{credentials,refresh,rival}: the secrets and the rivals of a leased job."""
+"""POST /internal/worker/{credentials,refresh,rival}: the secrets of a leased job, and its rivals.
+
+A rival is another job that is unfinished, or that succeeded after this attempt began.
+"""
 
 import asyncio
 from base64 import b64encode
@@ -78,10 +81,10 @@ class SecretEndpoints:
             )
 
     async def refresh(self, call: WorkerCall) -> Answer:
-        """Call the requester of the job, unless newer credentials are stored already.
+        """Call the requester's refresh URL, unless newer credentials are stored already.
 
-        A call may occupy a thread for 10 s, so each requester has few of the threads. A call that still waits
-        for a thread is not made if its worker disconnects.
+        A call may occupy a thread for 10 s, so each requester may use only a few of the threads. If the
+        worker disconnects before a thread is free, the call is not made.
         """
         fields, proof = call.fields, call.proof(has_attempt=False)
         version = fields.whole("credential_version", 0, 0, _MOST_VERSIONS)
@@ -120,7 +123,7 @@ def _form(secrets: OpenSecrets, public_key: str | None) -> dict[str, Any]:
         return {"inline": secrets.document()}
     try:
         ciphertext = b64encode(secrets.sealed_to(public_key)).decode()
-    except MalformedPublicKey as error:  # a point of low order
+    except MalformedPublicKey as error:  # the key is a point of low order
         raise invalid("public_key", str(error)) from None
     return {"sealed": {"suite": SUITE, "ciphertext": ciphertext}}
 
@@ -133,7 +136,7 @@ def _check_key(public_key: str) -> None:
 
 
 def _is_private(request: Request) -> bool:
-    """Return whether the call came over TLS, which a proxy may end, or over loopback."""
+    """Return whether the call came over loopback or over TLS, which a proxy can terminate."""
     forwarded = request.headers.get("x-forwarded-proto")
     if forwarded is not None:
         return forwarded.strip().lower() == "https"

@@ -29,7 +29,9 @@ class WorkerSettings:
     progress_ms: int = 5_000
     gives_inline: bool = False  # give unsealed secrets to workers without a public key, over TLS or loopback
     max_refreshes: int = 3
-    most_waiting: int = 10_000  # workers in long polls; one API key may serve many workers
+    # At most this many workers wait in long polls of this process. There is no limit per API key, because
+    # many workers may share a key.
+    most_waiting: int = 10_000
 
 
 class RemoteWorkers:

@@ -95,7 +95,7 @@ def _settings(folder: Path, collector: Collector) -> Settings:
         work_dir=folder / "work",
         storage_roots=(str(folder),),
         egress_allow=(collector.address,),
-        require_sandbox=False,  # the only media is the clip that the demo made
+        require_sandbox=False,  # safe, because the only media is the clip that the demo made
     )
 
 

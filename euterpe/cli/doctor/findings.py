@@ -14,7 +14,7 @@ class DoctorFinding(EuterpeError):
 class CheckResult:
     check: str
     ok: bool
-    detail: str  # for a failure, also how to fix it
+    detail: str  # what was found; for a failure, also how to fix it
     is_warning: bool = False  # Euterpe runs despite this problem
 
     @property

@@ -26,7 +26,7 @@ from euterpe.wiring.database import (
 )
 from euterpe.wiring.profiles import load_profiles
 
-# The oldest version with the operator `->>`. Many SQL statements use this operator.
+# The oldest version of SQLite with the operator `->>`, which many SQL statements use.
 _OLDEST_SQLITE = (3, 38, 0)
 
 

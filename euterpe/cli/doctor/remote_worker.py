@@ -52,7 +52,10 @@ def _server(server: ServerConnection, settings: Settings) -> str:
 
 
 def _key(server: ServerConnection, settings: Settings) -> str:
-    """Release a claim that was never made. This changes nothing, but needs a key with the right scope."""
+    """Check the API key: release a claim that was never made.
+
+    The release changes nothing, but needs a key with the right scope.
+    """
     call = worker_calls.release_claim(worker_id(), str(uuid4()))
     try:
         server.ask(call, worker_answers.accepted)

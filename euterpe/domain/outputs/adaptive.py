@@ -42,14 +42,14 @@ class Rung(StrictModel):
     height: Height
     """The shorter side in pixels: 720 makes 1280×720 or 720×1280. A source is never enlarged."""
     bitrate_kbps: VideoRate | None = None
-    """The bit rate in kbit/s: with `crf` the highest, without it the average. Null means our own limit."""
+    """The bit rate in kbit/s: with `crf` the highest rate, else the mean. Null means a built-in limit."""
     crf: Crf | None = None
-    """The constant rate factor. Null means the codec's default, or with `bitrate_kbps` an average rate."""
+    """The constant rate factor. Null means the codec's default, or no factor if `bitrate_kbps` is given."""
 
     @model_serializer(mode="wrap")
     def _shortest(self, write: SerializerFunctionWrapHandler) -> Any:
-        # Older releases, which know only heights, can read such a rung, and compute the same hash of the
-        # request.
+        # Older releases know only the heights of rungs. So a rung that has only a height is written as this
+        # number. Older releases can read the number, and compute the same hash of the request.
         return self.height if self.bitrate_kbps is None and self.crf is None else write(self)
 
 
@@ -132,7 +132,7 @@ class SegmentedOutput(MeasuredOutput):
     subtitles: Subtitles = None
     """The subtitles, as WebVTT: those in these languages, all of the source (`all`), or null for none."""
     trick_play: bool = False
-    """Whether to list the keyframes separately, which players show during fast playback and seeks."""
+    """Whether to list the keyframes separately. Players show them during fast playback and seeks."""
     encryption: Annotated[Encryption | None, AfterValidator(_check_encryption)] = None
     """The encryption of the segments with AES-128, for HLS only. Null means none."""
 

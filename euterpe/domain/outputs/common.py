@@ -62,8 +62,9 @@ def quoted(names: Iterable[str]) -> str:
 def within_output(kind: CodecKind) -> BeforeValidator:
     """Return a validator for the settings of one stream. The type of the output limits the codecs.
 
-    The validator sets the default codec of the type, and marks a codec that the type cannot contain. So the
-    settings are validated only once, with the final codec, and all errors in them are reported.
+    The validator sets the default codec of this type of output, and marks a codec that such an output cannot
+    contain. So the settings are validated only once, with the final codec, and all errors in them are
+    reported.
     """
 
     def settle(value: object, info: ValidationInfo) -> object:
@@ -99,7 +100,7 @@ def within(field: Literal["quality", "bit_rate"]) -> AfterValidator:
     """Return a validator that checks a number against the bounds of the codec in the same settings."""
 
     def check(number: int | None, info: ValidationInfo) -> int | None:
-        codec = codec_in(info)  # the field `codec` reports a wrong codec
+        codec = codec_in(info)  # None for a wrong codec, which the validation of `codec` has reported
         if codec is not None and number is not None and (problem := out_of_range(codec, field, number)):
             raise ValueError(problem)
         return number

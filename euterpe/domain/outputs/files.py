@@ -31,11 +31,11 @@ class Video(StrictModel):
     codec: Annotated[str, CodecName("video")] = "h264"
     """The codec of the picture. By default, the type of output decides it."""
     height: Height | None = None
-    """The shorter side in pixels: 720 makes 1280×720 or 720×1280. Null keeps the size. Never enlarged."""
+    """The shorter side in pixels: 720 makes 1280×720 or 720×1280. Null keeps the size. It never grows."""
     crf: Annotated[Crf | None, within("quality")] = None
     """The constant rate factor. Lower values give better and larger files. Null means the codec's default."""
     bitrate_kbps: Annotated[VideoRate | None, within("bit_rate")] = None
-    """The bit rate in kbit/s: with `crf` the highest, without it the average."""
+    """The bit rate in kbit/s: with `crf` the highest rate, without `crf` the average rate."""
     fps: Fps | None = None
     """The highest number of pictures per second. Null keeps that of the source, up to 60."""
     hdr: Annotated[Hdr, AfterValidator(check_hdr)] = "sdr"
@@ -68,7 +68,7 @@ class FilmOutput(MeasuredOutput):
     """The fields of all outputs that are one film file."""
 
     metadata: Metadata = "strip"
-    """The tags and chapters: none (`strip`), those of the source (`keep`), or those of this object."""
+    """The tags and chapters: none (`strip`), those of the source (`keep`), or those in the given object."""
     subtitles: Subtitles = None
     """The text subtitles: those in these languages, all of the source (`all`), or null for none."""
 

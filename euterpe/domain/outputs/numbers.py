@@ -6,7 +6,7 @@ _DECIMALS = 6
 
 
 def _rounded(number: float) -> float:
-    """Return the number with the decimals that a plan uses, and 0.0 instead of -0.0."""
+    """Return the number rounded to the precision of a plan. Return 0.0 instead of -0.0."""
     return round(number, _DECIMALS) + 0.0
 
 

@@ -26,7 +26,7 @@ class MeasuredOutput(PictureOutput):
     measure: Metrics = ()
     """The metrics that compare the encode with the encoder's input: VMAF, PSNR, SSIM, XPSNR."""
     vmaf_min: Vmaf | None = None
-    """The lowest accepted mean VMAF of the film or each rung. An encode below it fails. Null means none."""
+    """The lowest accepted mean VMAF of the film or of each rung. Null accepts every VMAF."""
 
 
 class Target(StrictModel):

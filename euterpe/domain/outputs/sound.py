@@ -66,7 +66,7 @@ class SoundOutput(BaseOutput):
     """The fields of all outputs that are sound alone."""
 
     metadata: Metadata = "strip"
-    """The tags and chapters: none (`strip`), those of the source (`keep`), or those of this object."""
+    """The tags and chapters: none (`strip`), those of the source (`keep`), or those in the given object."""
 
 
 class M4aOutput(SoundOutput):

@@ -1,8 +1,8 @@
 """Profiles: ready-made lists of outputs, chosen by name. Each profile is a TOML file.
 
-The built-in profiles are the files beside this module. An operator may add a folder of further profiles.
-Nothing is read when this module is imported: `built_in_profiles` reads the files of the package on its first
-call, and the caller of `with_operator_profiles` reads the files of the operator.
+The built-in profiles are the files in the folder of this module. An operator may add a folder of further
+profiles. Nothing is read when this module is imported: `built_in_profiles` reads the files of the package on
+its first call, and the caller of `with_operator_profiles` reads the files of the operator.
 """
 
 import tomllib

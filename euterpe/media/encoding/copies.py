@@ -21,9 +21,9 @@ from euterpe.media.whitelist import MAX_STREAMS
 
 # The timeout assumes that a child reads all packets of a file at this speed or faster.
 _READ_BYTES_PER_SECOND = 25_000_000
-# ffmpeg copies the packets of these codecs from these containers byte for byte. MPEG-TS and ADTS wrap the
-# packets of these codecs differently, and are not in the list. ffmpeg may join or split packets of VP9 and
-# AV1.
+# ffmpeg copies packets of these codecs between these containers byte for byte. MPEG-TS and ADTS are not in
+# the list, because they frame the packets differently. VP9 and AV1 are not in the list, because ffmpeg may
+# join or split their packets.
 _SAME_BYTES = frozenset({"h264", "hevc", "aac", "opus", "mp3", "flac"})
 _SAME_FRAMING = frozenset({"mov", "matroska", "mp3", "flac", "ogg"})
 # The container whose index has the position and the size of each packet.
@@ -123,7 +123,7 @@ class _Reader:
         self._sandbox, self._folder, self._on_tick = sandbox, folder, on_tick
 
     def equal_files(self, source_fd: int, copies: Sequence[_Copy]) -> set[str]:
-        """Return the files whose copies have the samples of the source, as their indexes prove."""
+        """Return the files whose indexes prove that the copied tracks have all samples of the source."""
         by_file: dict[str, list[tuple[int, int]]] = {}
         for one in copies:
             if one.source is not None:

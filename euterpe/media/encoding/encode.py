@@ -1,4 +1,4 @@
-"""Make the outputs of a plan: run its measurements, settle it, and run its commands with ffmpeg."""
+"""Make the outputs of a plan: run its measurements, insert the results, and run its commands with ffmpeg."""
 
 import os
 import shutil
@@ -17,6 +17,7 @@ from euterpe.media.encoding.runner import OpenFiles, Runner, SourceStream
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.measurements import settled
+from euterpe.media.planning.picture_counts import COUNTS
 from euterpe.media.planning.quality import LOGS
 from euterpe.media.planning.text_inputs import SUBTITLES
 from euterpe.media.planning.tracks import STATISTICS
@@ -30,7 +31,7 @@ _SMALL_SOURCE_CAP = 10 * _GB
 
 @dataclass(frozen=True)
 class EncodeStats:
-    plan: Plan  # the settled plan
+    plan: Plan  # the plan, with measured numbers in place of its goals
     wall_seconds: float
     cpu_seconds: float
     peak_memory_bytes: int
@@ -40,7 +41,10 @@ class EncodeStats:
 
 
 def max_output_bytes(source_bytes: int) -> int:
-    """Return the size limit of each output: twice a source above 1 GB (contract §11), else 10 GB."""
+    """Return the size limit of each output.
+
+    The limit is twice the size of a source above 1 GB (contract §11), and 10 GB for a smaller source.
+    """
     return 2 * source_bytes if source_bytes > _GB else _SMALL_SOURCE_CAP
 
 
@@ -65,9 +69,9 @@ def encode(
 
     `watermark_fds` are the open files of the plan's watermarks.
 
-    The measurements of the plan run first, and their results replace the goals in the plan. When this
-    function returns or raises, ffmpeg has ended. `on_progress` and `on_disk` may raise to stop ffmpeg. With
-    `stream`, the plan has one command and no measurements, and ffmpeg reads a pipe instead of `source_fd`.
+    The measurements of the plan run first, and their results replace the goals in the plan. ffmpeg has ended
+    when this function returns or raises. `on_progress` and `on_disk` may raise to stop ffmpeg. With `stream`,
+    the plan has one command and no measurements, and ffmpeg reads a pipe instead of `source_fd`.
     `on_made` is called for each finished file outside adaptive outputs, before the file is verified. Every
     half second and once at the end, `on_cpu` receives the processor seconds used so far, and `on_disk`
     receives the bytes that the files occupy on the disk.
@@ -102,7 +106,7 @@ def encode(
         if failed.keys().isdisjoint(command.outputs):
             for file in files_of(command):
                 on_made(file)
-    # The statistics of first passes take 1.5 GB for two hours of 1080 lines.
+    # The statistics of a two-pass encode take 1.5 GB for a film of two hours with 1080 lines.
     _remove_folder(folder / STATISTICS)
     return EncodeStats(
         plan=plan,
@@ -142,6 +146,8 @@ def _prepare(plan: Plan, folder: Path) -> None:
                 (folder / product.path).parent.mkdir(exist_ok=True)
             case Discard():
                 (folder / STATISTICS).mkdir(exist_ok=True)
+    if any(command.videos for command in plan.commands):
+        (folder / COUNTS).mkdir(exist_ok=True)
     for text in plan.texts:
         path = folder / text.path
         path.parent.mkdir(exist_ok=True)
@@ -151,8 +157,8 @@ def _prepare(plan: Plan, folder: Path) -> None:
 
 
 def remove_inputs_and_logs(folder: Path) -> None:
-    """Remove the subtitle inputs (up to 200 MB) and the logs of the metrics. Call this after `verify`."""
-    for name in (SUBTITLES, LOGS):
+    """Remove the subtitle inputs (up to 200 MB) and the logs of the pictures. Call this after `verify`."""
+    for name in (SUBTITLES, LOGS, COUNTS):
         _remove_folder(folder / name)
 
 

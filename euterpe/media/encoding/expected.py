@@ -19,8 +19,8 @@ from euterpe.media.planning.tree import (
     output_of,
 )
 
-# For each muxer: the demuxer that reads the file back, and the media types with pictures and with sound
-# alone.
+# For each muxer: the demuxer that reads the file back, the media type of a file with pictures, and the media
+# type of a file with sound alone.
 _MUXERS = {
     "mp4": ("mov", "video/mp4", "audio/mp4"),
     "mov": ("mov", "video/quicktime", "audio/mp4"),
@@ -30,7 +30,7 @@ _MUXERS = {
     "opus": ("ogg", "audio/ogg", "audio/ogg"),
     "flac": ("flac", "audio/flac", "audio/flac"),
 }
-# For each format of pictures, the demuxer, the codec's name, and the media type.
+# For each image format: the demuxer, the codec's name, and the media type.
 _STILLS = {
     "jpeg": ("jpeg_pipe", "mjpeg", "image/jpeg"),
     "webp": ("webp_pipe", "webp", "image/webp"),
@@ -53,6 +53,7 @@ class ExpectedTrack:
     is_copied: bool = False
     gain: Gain | None = None
     quality: QualityCheck | None = None  # None if the quality is not measured
+    is_counted: bool = False  # whether ffmpeg counts the pictures that it gives to the encoder
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ class ExpectedFile:
     demuxer: str | None
     tracks: tuple[ExpectedTrack, ...] = ()
     may_have_chapters: bool = False  # chapters appear as a data track
+
+    @property
+    def is_counted(self) -> bool:
+        return any(track.is_counted for track in self.tracks)
 
 
 @dataclass(frozen=True)
@@ -165,4 +170,5 @@ def _track(command: Command, track: MuxedTrack) -> ExpectedTrack:
         scale.shown_width,
         scale.shown_height,
         quality=video.quality,
+        is_counted=True,
     )

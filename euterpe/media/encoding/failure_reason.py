@@ -20,7 +20,7 @@ _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
 
 # A process that fails at its memory limit has rarely touched all the memory that it reserved: an encode of
 # 2160 lines failed with 28 % of 512 MiB resident. A process that wrote to all its memory had 100 % resident.
-# So a usage above this share proves that the memory ran out, and a usage below it proves nothing.
+# So a usage above this share proves that the memory ran out, and a usage below this share proves nothing.
 _MEMORY_SHARE = 0.75
 # The exit code of ffmpeg after a signal that it catches, such as SIGXCPU.
 _CAUGHT_A_SIGNAL = 255
@@ -28,10 +28,10 @@ _CAUGHT_A_SIGNAL = 255
 # is exact. On a busy machine, a process with a limit of 1 s received SIGXCPU after a measured 0.85 s.
 _CLOCK_SHARE = 0.75
 
-# The first pattern that matches decides. Every code here is permanent and blames the source.
+# The first pattern that matches selects the code. Every code here is permanent and blames the source.
 _STDERR_PATTERNS = (
     # The last packet of a truncated file is corrupt, so in these containers a corrupt packet counts as
-    # truncation. In other containers a packet may be corrupt in a file that is not truncated.
+    # truncation. In other containers a packet can be corrupt in a file that is not truncated.
     (
         r"in#0/(?:mov|matroska|avi|wav)\S* .*corrupt input packet"
         r"|partial file|moov atom not found|ended prematurely|[Tt]runcated|end of file",

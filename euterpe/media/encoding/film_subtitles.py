@@ -21,8 +21,8 @@ from euterpe.media.source.cues import SourceCue
 
 # The longest time for which the last cue is shown in a film of unknown length.
 _LONGEST_LAST_CUE_S = 10.0
-# The highest position that `disable_subtitles` may write to. The film may be larger, because only the index
-# at its beginning is changed.
+# The highest position that `disable_subtitles` may write to. The film can be larger, because
+# `disable_subtitles` only changes the index at the beginning of the film.
 _MOST_FILE_BYTES = 16 << 30
 
 

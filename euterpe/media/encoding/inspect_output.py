@@ -18,31 +18,36 @@ from av.video.stream import VideoStream
 
 # The check decodes a file from the last keyframe that is at least this far from the end.
 _TAIL_SECONDS = 0.5
-# The loop filter reads no data of the file, and takes a fifth of the decoder's time.
+# Skip the loop filter, which reads no data of the file, but takes a fifth of the decoder's time.
 _UNFILTERED = {"skip_loop_filter": "all"}
 _RIFF_HEADER = 12
 _ANIMATED = 0x02  # a flag of the header VP8X
 
 
-def inspect(files: Sequence[tuple[str, str]], keyframe_seconds: float) -> list[dict[str, Any]]:
+def inspect(files: Sequence[tuple[str, str, bool]], keyframe_seconds: float) -> list[dict[str, Any]]:
     """Return, for each file, the streams with their end times, or the problem with the file.
 
-    A file is given as (path, demuxer).
+    A file is given as (path, demuxer, whether to count its pictures).
     """
-    return [_inspect_one(path, demuxer, keyframe_seconds) for path, demuxer in files]
+    return [
+        _inspect_one(path, demuxer, keyframe_seconds, is_counted=is_counted)
+        for path, demuxer, is_counted in files
+    ]
 
 
-def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, Any]:
+def _inspect_one(path: str, demuxer: str, keyframe_seconds: float, *, is_counted: bool) -> dict[str, Any]:
     try:
         if demuxer == "animated webp":
             if (data := Path(path).read_bytes())[12:16] == b"VP8X" and data[20] & _ANIMATED:
                 return _inspect_animation(data)
-            demuxer = "webp_pipe"  # libwebp writes a still if all pictures of an animation are equal
+            demuxer = "webp_pipe"  # libwebp writes a still picture if all pictures of an animation are equal
         with av.open(
             path, format=demuxer, options={"protocol_whitelist": "file"}, metadata_errors="replace"
         ) as container:
             duration = (container.duration or 0) / 1_000_000
             checks = [_StreamCheck(stream) for stream in container.streams]
+            if is_counted:
+                _count_pictures(container, checks)
             _decode_ends(container, checks, duration, keyframe_seconds)
             # Read the streams inside the `with`: after the container is closed, they are dangling pointers.
             return {"duration_seconds": duration, "streams": [check.document() for check in checks]}
@@ -84,6 +89,7 @@ class _StreamCheck:
             self._context.options = _UNFILTERED
         self.frames = 0
         self.end = 0.0
+        self.pictures: int | None = None  # None if they are not counted
 
     def take(self, packet: "Packet[Stream]") -> None:
         if packet.pts is not None:
@@ -111,9 +117,28 @@ class _StreamCheck:
             "width": size[0],
             "height": size[1],
             "frames": self.frames,
+            "pictures": self.pictures,
             "end_seconds": max(0.0, self.end),
             "bit_rate": (self._context.bit_rate or None) if self._context else None,
         }
+
+
+def _count_pictures(container: InputContainer, checks: list[_StreamCheck]) -> None:
+    """Count the packets of the video streams.
+
+    The index of an MP4 file without fragments has every packet, so no packet needs to be read.
+    """
+    videos = {check.stream.index: check for check in checks if isinstance(check.stream, VideoStream)}
+    if all(one.stream.frames for one in videos.values()):
+        for one in videos.values():
+            one.pictures = len(one.stream.index_entries)
+        return
+    for one in videos.values():
+        one.pictures = 0
+    for packet in container.demux(*(one.stream for one in videos.values())):
+        one = videos[packet.stream.index]
+        one.pictures = (one.pictures or 0) + (packet.size > 0)
+    container.seek(0)
 
 
 def _decode_ends(

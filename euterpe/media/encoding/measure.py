@@ -15,11 +15,13 @@ from euterpe.media.planning.measurements import Result
 from euterpe.media.planning.search import MeasuredCurve
 from euterpe.media.planning.tree import LoudnessMeasurement, Plan, PlanWarning, SearchMeasurement
 
-# The summary of the loudness meter, at the end of the log. Another thread may log between its parts.
+# The summary of the loudness meter, at the end of the log. Another thread can log between the parts of this
+# summary.
 _NUMBER = r"(-?[0-9]{1,3}\.[0-9])"
 _INTEGRATED = re.compile(rf"Integrated loudness:\n +I: +{_NUMBER} LUFS$", re.MULTILINE)
 _TRUE_PEAK = re.compile(rf"True peak:\n +Peak: +(?:{_NUMBER}|-inf) dBFS$", re.MULTILINE)
-# The meter reports its absolute threshold (-70 LUFS) for a sound in which no block is louder.
+# If no block of a sound is louder than the meter's absolute threshold (-70 LUFS), the meter reports this
+# threshold.
 _LEAST_LUFS, _MOST_LUFS = -70.0, 20.0
 _LEAST_PEAK, _MOST_PEAK = -200.0, 40.0
 
@@ -61,7 +63,7 @@ def _curve(runner: Runner, search: SearchMeasurement) -> MeasuredCurve:
 def result_of(measurement: LoudnessMeasurement, log: str) -> Result:
     """Return the result from the log. Raise `MediaError` if the result is missing or out of range.
 
-    The log may quote the source, and a compromised ffmpeg may write anything.
+    The log can quote the source, and a compromised ffmpeg can write anything.
     """
     match measurement:
         case LoudnessMeasurement():

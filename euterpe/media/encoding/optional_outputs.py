@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 def optional_outputs(plan: Plan) -> frozenset[str]:
-    """Return the names of the outputs that may be missing from a job that succeeds."""
+    """Return the names of the outputs that can be missing from a job that succeeds."""
     return frozenset(name for command in plan.commands if command.is_optional for name in command.outputs)
 
 

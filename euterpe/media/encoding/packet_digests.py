@@ -24,9 +24,9 @@ _EMPTY_TEXT = b"\0\0"  # the timed-text sample for a time without a cue
 def packets_of_source(fd: int, streams: Sequence[int]) -> list[dict[str, int]]:
     """Return the number of packets and their checksum for each of these streams of a source.
 
-    Raise `MediaError` if a copy would not play like the source: if the size of the pictures changes, or if an
-    edit list removes packets after the beginning, which a copy would show. The probe finds such edit lists
-    only in the parts of the file that it reads.
+    Raise `MediaError` if a copy would not play like the source. A copy differs if the size of the pictures
+    changes. A copy also differs if an edit list removes packets after the beginning, because the copy would
+    show these packets. The probe finds such edit lists only in the parts of the file that it reads.
     """
     with open_source(fd) as container:
         return _digests(container, streams, ErrorCode.SOURCE_UNSUPPORTED, is_source=True)
@@ -76,7 +76,7 @@ def _digests(
 
 
 class _Uncopyable:
-    """Find the reasons against a copy that are visible only in the packets of a stream."""
+    """Check the packets of a stream for problems that prevent a copy, and that the headers do not show."""
 
     def __init__(self, stream: Stream) -> None:
         context = stream.codec_context

@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterator
 
 _START_CODE = re.compile(b"\0\0\1")
-# The first bytes of units with sequence parameters. Some of their bits are not the type of the unit.
+# The possible first bytes of a NAL unit with sequence parameters. Only some bits of this byte are the type of
+# the unit.
 _H264_SEQUENCES = frozenset(byte for byte in range(256) if byte & 31 == 7)
 _HEVC_SEQUENCES = frozenset(byte for byte in range(256) if byte >> 1 & 63 == 33)
 _AV1_SEQUENCE = 1
-# Where the extradata have the number of bytes in the length of each unit.
+# Each unit begins with its length. A byte of the extradata declares the size of this length field. The
+# numbers here are the positions of that byte.
 _LENGTH_SIZES = {"h264": 4, "hevc": 21}
 
 
 class ParameterSets:
-    """The sequence parameters of a stream. `extradata` contains the parameters of its beginning."""
+    """The sequence parameters of a stream. `extradata` contains the first parameters of the stream."""
 
     def __init__(self, codec: str, extradata: bytes) -> None:
         self._codec, self._extradata = codec, extradata
@@ -40,7 +42,7 @@ class ParameterSets:
                 return False
 
     def _has_others(self, packet: bytes, sequences: frozenset[int]) -> bool:
-        """Return whether a unit whose first byte is one of `sequences` is not in the extradata."""
+        """Return whether the packet has a unit of the types `sequences` that is not in the extradata."""
         if (length_size := self._length_size) is None:
             units = (unit.rstrip(b"\0") for unit in _START_CODE.split(packet)[1:])
             return any(unit[0] in sequences and unit not in self._extradata for unit in units if unit)
@@ -53,7 +55,7 @@ class ParameterSets:
         return False
 
     def _declared_length_size(self, place: int) -> int | None:
-        """Return how many bytes the length of each unit has, or None if start codes separate the units."""
+        """Return the size of the length field of each unit, or None if start codes separate the units."""
         if self._extradata[:1] != b"\1" or len(self._extradata) <= place:
             return None
         return (self._extradata[place] & 3) + 1

@@ -15,12 +15,12 @@ from euterpe.media.sandbox.child import HELPER_TIMEOUT_S
 from euterpe.media.sandbox.child_results import Line, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-# A slow machine reads 10 MB of logs per second. One metric of an hour of film at 25 pictures per second takes
-# 10 MB.
+# The timeout assumes that a child reads logs at this speed or faster. A slow machine reads 10 MB per second.
+# The log of one metric has 10 MB for an hour of film at 25 pictures per second.
 _READ_BYTES_PER_SECOND = 2_000_000
 _DIGITS, _DIGITS_OF_SSIM = 2, 5
-# The figures that compare a rendition with its source. The other figures describe the search for its
-# settings.
+# The fields of `Quality` that compare an encode with its source. The other fields describe the search for the
+# rate factor of the encode.
 SCORES = ("vmaf", "vmaf_p1", "psnr", "ssim", "xpsnr")
 
 
@@ -62,7 +62,7 @@ def measured_quality(
     *,
     on_tick: Callable[[], None] = lambda: None,
 ) -> dict[int, Quality]:
-    """Return the quality of each measured encode, by the number of the measurement.
+    """Return the quality of each measured encode, keyed by the number of the measurement.
 
     Parse the results in the sandbox, because ffmpeg wrote them after it had read an untrusted source.
     """

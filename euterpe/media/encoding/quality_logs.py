@@ -1,4 +1,4 @@
-"""Read the results that ffmpeg's metric filters wrote for each picture.
+"""Read the logs that ffmpeg's metric filters and encoders wrote for each picture.
 
 This module runs in sandboxed children only.
 """
@@ -9,13 +9,14 @@ from math import ceil, inf, log10
 from pathlib import Path
 from typing import Any
 
-# This is enough for 77 hours at 60 pictures per second.
+# This number is enough for 77 hours at 60 pictures per second.
 _MOST_PICTURES = 1 << 24
 _LONGEST_LINE = 4096
 # VMAF scores are counted in a histogram with steps of 0.01, whose size does not grow with the film.
 _STEPS, _MOST_VMAF = 100, 100
 _LOW_SHARE = 0.01
-# The value for equal pictures. Their PSNR is infinite, and JSON has no infinity.
+# The value for a picture that equals its reference. The PSNR of such a picture is infinite, but JSON has no
+# infinity.
 _MOST_DECIBELS = 100.0
 _NUMBER = rb"([0-9]{1,9}(?:\.[0-9]{1,9})?|inf)"
 _PATTERNS = {
@@ -23,8 +24,8 @@ _PATTERNS = {
     "ssim": re.compile(rb"\bY:" + _NUMBER),
     "xpsnr": re.compile(rb"\bXPSNR y: *" + _NUMBER),
 }
-# As in ffmpeg, the PSNR of a film is computed from the mean of the squared errors of its pictures, and the
-# XPSNR of a film from the mean of the roots of the weighted squared errors.
+# The factor of the logarithm. As in ffmpeg, the PSNR of a film is computed from the mean of the squared
+# errors of its pictures. The XPSNR is computed from the mean of the roots of the weighted squared errors.
 _DECIBELS = {"psnr": 10, "xpsnr": 20}
 
 
@@ -34,6 +35,18 @@ def read_quality_logs(logs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     For VMAF, `low` is the score that 99 % of the pictures reach.
     """
     return [_read(Path(path), metric) for path, metric in logs]
+
+
+def count_pictures(logs: Sequence[str]) -> list[int | None]:
+    """Return the number of lines of each log, or None if the log cannot be read."""
+    return [_count(Path(path)) for path in logs]
+
+
+def _count(path: Path) -> int | None:
+    try:
+        return sum(line.endswith(b"\n") for line in _lines(path))
+    except (OSError, ValueError):
+        return None
 
 
 def _read(path: Path, metric: str) -> dict[str, Any]:

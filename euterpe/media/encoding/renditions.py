@@ -9,6 +9,7 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.encoding.encrypt_segments import encrypt_segments
 from euterpe.media.encoding.expected import ExpectedRendition, expected_renditions
 from euterpe.media.encoding.output_folder import DiskUse, write_file
+from euterpe.media.encoding.picture_counts import given_pictures, refuse_lost_pictures
 from euterpe.media.encoding.subtitles import Subtitles, subtitle_files
 from euterpe.media.errors import MediaError
 from euterpe.media.packaging.bit_rates import bit_rate
@@ -27,7 +28,7 @@ from euterpe.media.packaging.rendition import (
     codec_family,
     rendition_of,
 )
-from euterpe.media.packaging.segment_checks import check_aligned, check_first_pictures
+from euterpe.media.packaging.segment_checks import check_aligned, check_first_pictures, check_sounds
 from euterpe.media.packaging.segment_facts import RenditionFacts
 from euterpe.media.planning.tree import Package, Plan, SegmentEncryption
 from euterpe.media.sandbox.sandbox import Sandbox
@@ -89,9 +90,11 @@ class Packager:
         planned = [one for one in expected_renditions(self._plan) if one.rendition.folder == package.output]
         facts = [self._facts(one, root) for one in planned]
         check_aligned([one for one in facts if one.track.kind == "video"])
+        self._check_pictures(planned, facts)
         renditions = [_rendition(*pair) for pair in zip(planned, facts, strict=True)]
         seconds = float(max(one.end_seconds for one in renditions))
-        subtitles = self._subtitles.write(package, root, seconds)
+        pictures = max((one.end_seconds for one in renditions if isinstance(one, VideoRendition)), default=0)
+        subtitles = self._subtitles.write(package, root, seconds, float(pictures))
         everything: list[PackagedRendition] = [*renditions, *subtitles]
         texts = list[TextFile]()
         if package.dash:
@@ -127,10 +130,23 @@ class Packager:
         _check(expected, facts)
         if facts.track.kind == "video":
             check_first_pictures(self._sandbox, root, facts, on_tick=self._on_tick)
+        else:
+            check_sounds(self._sandbox, root, facts, on_tick=self._on_tick)
         return facts
 
+    def _check_pictures(self, planned: Sequence[ExpectedRendition], facts: Sequence[RenditionFacts]) -> None:
+        """Raise if the encoder of a rendition was given another number of pictures than its segments have."""
+        found = {
+            f"{one.rendition.folder}/{one.rendition.name}": sum(segment.samples for segment in fact.segments)
+            for one, fact in zip(planned, facts, strict=True)
+            if one.track.is_counted
+        }
+        given = given_pictures(self._sandbox, [*found], self._folder, on_tick=self._on_tick)
+        for path, count in given.items():
+            refuse_lost_pictures(path, found[path], count)
+
     def _add_keyframes(self, renditions: list[PackagedRendition], root: Path) -> None:
-        """Write a file with the keyframes of the smallest rendition, which players show in fast playback."""
+        """Write a file with the keyframes of the smallest rendition. Players show them in fast playback."""
         videos = [one for one in renditions if isinstance(one, VideoRendition) and one.keyframes]
         if not videos:
             return

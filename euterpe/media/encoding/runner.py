@@ -22,8 +22,8 @@ from euterpe.media.sandbox.sandbox import Sandbox, reopened
 # nothing.
 _TICK_S = 0.5
 
-# After this number of reads within one tick, sleep before each further read, because a child that flooded its
-# pipes took half of the GIL from the worker's other threads.
+# After this number of reads within one tick, sleep before each further read. Without the sleep, the reads
+# from a child that flooded its pipes took half of the GIL from the worker's other threads.
 _MAX_READS_PER_TICK = 100
 _PACE_S = 0.005
 
@@ -206,7 +206,7 @@ class _Watch:
                     ErrorCode.OUTPUT_TOO_LARGE, f"output {output} grew beyond {self._max_output_bytes} bytes"
                 )
         self.held_memory_bytes = max(self.held_memory_bytes, _data_bytes(self._pid))
-        # Written bytes count as progress too. ffmpeg may take minutes to move the index of a large file to
+        # Written bytes count as progress too. ffmpeg can take minutes to move the index of a large file to
         # its beginning, and in these minutes neither the file size nor the media time grows.
         signs = (self.report.done_seconds, self.out_bytes, _written_bytes(self._pid))
         if signs != self._signs or (self._stream is not None and self._stream.is_starved):
@@ -218,8 +218,8 @@ class _Watch:
     def refuse_a_full_file(self) -> None:
         """Raise when a file has reached its size limit.
 
-        The exit status may not show that the limit was reached, because ffmpeg may catch SIGXFSZ and exit
-        with its own error.
+        The exit status does not always show that the limit was reached, because ffmpeg can catch SIGXFSZ and
+        exit with its own error.
         """
         for output, size in self._folder.lengths():
             if size >= self._max_output_bytes:
@@ -229,9 +229,12 @@ class _Watch:
 
 
 def _data_bytes(pid: int) -> int:
-    """Return the bytes that RLIMIT_DATA counts, used or only reserved. Return 0 if the process has ended."""
+    """Return the bytes that RLIMIT_DATA counts, even if the process has only reserved them.
+
+    Return 0 if the process has ended.
+    """
     try:
-        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # the process name may be any bytes
+        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # the process name can be any bytes
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmData:"))
     except (OSError, StopIteration):
         return 0

@@ -1,7 +1,8 @@
-"""Compare copied tracks with their source by the indexes of both MP4 files. Runs in sandboxed children only.
+"""Compare copied tracks with their source by the indexes of both MP4 files.
 
-The index of an MP4 file has the position and the size of each packet, so no packet needs to be demuxed. For
-an hour of 25 pictures per second, this takes 0.4 s of processor time. Demuxing both files takes 1.7 s.
+This module runs in sandboxed children only. The index of an MP4 file has the position and the size of each
+packet, so no packet needs to be demuxed. For an hour of film with 25 pictures per second, the comparison
+takes 0.4 s of processor time. Demuxing both files takes 1.7 s.
 """
 
 import os
@@ -18,7 +19,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.packaging.boxes import Box, boxes_of_file
 from euterpe.media.source.probe import open_source
 
-# Compare adjacent samples together, up to this many bytes, which stay in the cache of the processor.
+# Adjacent samples are compared as one piece of at most this size, which fits in the processor's cache.
 _PIECE_BYTES = 256 << 10
 # The boxes from a track to the descriptions of its samples.
 _TO_DESCRIPTIONS = (b"mdia", b"minf", b"stbl", b"stsd")
@@ -32,8 +33,8 @@ def same_samples(fd: int, files: Sequence[tuple[str, Sequence[tuple[int, int]]]]
     """Return, for each of our files, whether its copied tracks have all samples of the source and no others.
 
     A file is given as (path, tracks), and a track as (stream of the source, stream of the file). False means
-    that the packets must be read, because the indexes do not prove it, or because a track of the source
-    changes its parameters or has an edit list that removes a part.
+    that the packets must be read, because the indexes do not prove that the samples are equal. The result is
+    also False if a track of the source changes its parameters, or has an edit list that removes a part.
     """
     with open_source(fd) as source:
         return [_is_same(fd, source, path, tracks) for path, tracks in files]
@@ -51,7 +52,7 @@ def _is_same(fd: int, source: InputContainer, path: str, tracks: Sequence[tuple[
             pairs = [(_stream(source, given), _stream(made, ours)) for given, ours in tracks]
             _Comparison(fd, file.fileno(), pairs).run()
     except (_NotProved, MediaError, av.FFmpegError, OSError):
-        return False  # reading the packets finds the reason
+        return False  # the caller then reads the packets, which shows the reason
     return True
 
 
@@ -92,13 +93,13 @@ def _stream(container: InputContainer, index: int) -> Stream:
 
 
 class _Comparison:
-    """Compare the samples of the tracks in the order of our file. Adjacent samples are read together."""
+    """Compare the samples of the tracks in the order of our file. Read adjacent samples as one piece."""
 
     def __init__(self, source_fd: int, fd: int, tracks: Sequence[tuple[Stream, Stream]]) -> None:
         self._source_fd, self._fd, self._tracks = source_fd, fd, tracks
         self._sets = [_parameter_sets(source) for source, _ in tracks]
         self._start = self._source_start = self._length = 0
-        self._pictures = list[tuple[ParameterSets, int, int]]()  # with their places in the piece
+        self._pictures = list[tuple[ParameterSets, int, int]]()  # each with its start and end in the piece
 
     def run(self) -> None:
         tracks = [_samples(place, source, made) for place, (source, made) in enumerate(self._tracks)]
@@ -131,7 +132,7 @@ def _parameter_sets(stream: Stream) -> ParameterSets | None:
 
 
 def _samples(place: int, source: Stream, made: Stream) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the position in our file, the position in the source, the size, and the place of the track."""
+    """Yield, for each sample, its position in our file, its position in the source, its size, and `place`."""
     given, ours = source.index_entries, made.index_entries
     if not 0 < len(given) == len(ours):
         raise _NotProved

@@ -16,13 +16,13 @@ from euterpe.media.source.cues import SourceCue
 # take 20 MB.
 MOST_BYTES = 200_000_000
 
-Cues = Mapping[int, Sequence[SourceCue]]  # by the index of the stream
+Cues = Mapping[int, Sequence[SourceCue]]  # keyed by the index of the stream
 
 
 def read_cues(
     sandbox: Sandbox, packages: Sequence[Package], source_fd: int | None, *, on_tick: Callable[[], None]
 ) -> Cues:
-    """Return the cues of all subtitle tracks of the packages, which are read together."""
+    """Return the cues of all subtitle tracks of the packages. Read the source only once."""
     streams = sorted({track.stream for package in packages for track in package.subtitles})
     if not streams:
         return {}
@@ -51,16 +51,18 @@ class Subtitles:
         self._cues: dict[int, Sequence[SourceCue]] = {}
         self._is_read = False
 
-    def write(self, package: Package, root: Path, seconds: float) -> list[SubtitleRendition]:
+    def write(
+        self, package: Package, root: Path, seconds: float, picture_seconds: float | None = None
+    ) -> list[SubtitleRendition]:
         """Write the segments for HLS and the whole tracks for DASH. Return the renditions.
 
-        `seconds` is the length of the output. Raise `MediaError` if the files of all outputs together would
-        be too large.
+        `seconds` is the length of the output, and `picture_seconds` that of its picture. Raise `MediaError`
+        if the files of all outputs together would be too large.
         """
         self._read(package)
         renditions = []
         for track in package.subtitles:
-            packaged = _packaged(package, track, self._cues[track.stream], seconds)
+            packaged = _packaged(package, track, self._cues[track.stream], seconds, picture_seconds)
             kept = subtitle_files(package, packaged.rendition)
             for file in packaged.files:
                 if file.name in kept:
@@ -99,7 +101,11 @@ class Subtitles:
 
 
 def _packaged(
-    package: Package, track: SubtitleTrack, cues: Sequence[SourceCue], seconds: float
+    package: Package,
+    track: SubtitleTrack,
+    cues: Sequence[SourceCue],
+    seconds: float,
+    picture_seconds: float | None,
 ) -> PackagedSubtitles:
     end = min(seconds, track.seconds or seconds)
     return package_subtitles(
@@ -107,6 +113,7 @@ def _packaged(
         name=track.name,
         segment_seconds=package.segment_seconds,
         duration_seconds=seconds,
+        picture_seconds=picture_seconds,
         language=track.labels.language,
         title=track.labels.title,
         is_default=track.labels.is_default,

@@ -20,15 +20,20 @@ from euterpe.media.encoding.expected import (
 )
 from euterpe.media.encoding.optional_outputs import MAY_FAIL, optional_outputs, output_failed
 from euterpe.media.encoding.output_folder import DiskUse, remove_products
+from euterpe.media.encoding.picture_counts import given_pictures, refuse_lost_pictures
 from euterpe.media.encoding.quality import measured_quality, refuse_low_quality
 from euterpe.media.encoding.renditions import NO_KEYS, MadeTrack, PackagedOutput, Packager
 from euterpe.media.encoding.subtitles import Subtitles
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tracks import KEYFRAME_SECONDS
 from euterpe.media.planning.tree import Package, Plan, PlanWarning
+from euterpe.media.sandbox.child import HELPER_TIMEOUT_S
 from euterpe.media.sandbox.child_results import Line, Seconds, Whole, Word, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.media.whitelist import MAX_STREAMS
+
+# To count the pictures of WebM and of fragmented MP4, a child reads all packets, at this speed or faster.
+_READ_BYTES_PER_SECOND = 25_000_000
 
 
 @with_config(extra="forbid")
@@ -43,6 +48,7 @@ class _StreamFacts:
     frames: Whole
     end_seconds: Seconds
     bit_rate: Whole | None = None
+    pictures: Whole | None = None  # the number of packets; None if they were not counted
 
 
 @with_config(extra="forbid")
@@ -159,6 +165,7 @@ class _Outputs:
         files = [file for file in expected_files(self._plan) if file.output in outputs]
         quality = self._quality(files, outputs)
         facts = self._facts(files)
+        self._check_pictures(files, facts)
         made = [_checked(file, facts.get(file.path, _FileFacts()), self._folder) for file in files]
         check_copies(self._sandbox, self._plan, outputs, self._folder, self._source_fd, on_tick=self._on_tick)
         for package in self._plan.packages:
@@ -188,18 +195,33 @@ class _Outputs:
             figures.setdefault(place, []).append(known.document() if known else None)
         return figures
 
+    def _check_pictures(self, files: Sequence[ExpectedFile], facts: Mapping[str, _FileFacts]) -> None:
+        """Raise if the encoder of a file was given another number of pictures than the file has."""
+        counted = [file.path for file in files if file.is_counted]
+        given = given_pictures(self._sandbox, counted, self._folder, on_tick=self._on_tick)
+        for path, count in given.items():
+            for stream in facts[path].streams:
+                if stream.kind == "video":
+                    refuse_lost_pictures(path, stream.pictures, count)
+
     def _facts(self, files: Sequence[ExpectedFile]) -> dict[str, _FileFacts]:
-        asked = [(file.path, file.demuxer) for file in files if file.demuxer]
+        asked = [(file.path, file.demuxer, file.is_counted) for file in files if file.demuxer]
         if not asked:
             return {}
+        size = sum(_size(self._folder / path) for path, _, is_counted in asked if is_counted)
         found = self._sandbox.call(
             "inspect",
             {"files": asked, "keyframe_seconds": KEYFRAME_SECONDS},
             blame=ErrorCode.OUTPUT_UNDECODABLE,
             cwd=self._folder,
             on_tick=self._on_tick,
+            timeout_s=HELPER_TIMEOUT_S + size / _READ_BYTES_PER_SECOND,
         )
-        return dict(zip((path for path, _ in asked), _facts_of(found, len(asked)), strict=True))
+        return dict(zip((path for path, *_ in asked), _facts_of(found, len(asked)), strict=True))
+
+
+def _size(path: Path) -> int:
+    return path.lstat().st_size if path.exists() else 0
 
 
 def _facts_of(found: object, count: int) -> list[_FileFacts]:
@@ -210,8 +232,8 @@ def _facts_of(found: object, count: int) -> list[_FileFacts]:
 
 def _checked(file: ExpectedFile, facts: _FileFacts, folder: Path) -> MadeFile:
     if file.content_type.startswith("image/") and not os.path.lexists(folder / file.path):
-        # ffmpeg succeeds without writing an image file if it decodes no picture. If the disk were full,
-        # ffmpeg would have failed.
+        # If ffmpeg decodes no picture, it succeeds but writes no image file. The disk cannot be full, because
+        # ffmpeg would have failed then.
         raise MediaError(
             ErrorCode.OUTPUT_TRUNCATED, f"{file.path} is missing: the source has no picture for it"
         )
@@ -301,8 +323,8 @@ def _check_track(path: str, track: ExpectedTrack, stream: _StreamFacts) -> None:
         is_, planned = getattr(stream, what), getattr(track, what)
         if is_ != planned:
             raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{path}: {what} is {is_} and not {planned}")
-    # A subtitle track may be empty, because its part of the source may have no text. `check_copies` compares
-    # the packets of the track.
+    # A subtitle track may be empty, because there may be no text in the output's part of the source.
+    # `check_copies` compares the packets of the track.
     if not stream.frames and track.kind != "subtitle":
         raise MediaError(ErrorCode.OUTPUT_TRUNCATED, f"{path}: there is nothing in its {track.kind} stream")
     if track.least_end is not None and stream.end_seconds < track.least_end:

@@ -76,7 +76,7 @@ def dash_manifest(renditions: Sequence[PackagedRendition]) -> TextFile:
 def _switchable(videos: Sequence[VideoRendition]) -> list[list[VideoRendition]]:
     """Return groups of video renditions with the same codec and dynamic range.
 
-    A player may switch in a group.
+    A player may switch between the renditions of a group.
     """
     groups: dict[tuple[str, str], list[VideoRendition]] = {}
     for video in videos:
@@ -130,7 +130,7 @@ def _trick_set(video: VideoRendition, file: KeyframeFile, of_set: int) -> ET.Ele
         width=str(video.width),
         height=str(video.height),
         sar=_ratio(video.pixel_aspect),
-        # At this speed, a player shows as many keyframes per second as pictures in normal playback.
+        # At this speed, the number of keyframes per second equals the frame rate of normal playback.
         maxPlayoutRate=str(max(1, round(video.frame_rate * video.end_seconds / len(video.segments)))),
         codingDependency="false",
     )

@@ -2,11 +2,11 @@
 
 With B-frames, a picture is decoded before it is shown. ffmpeg writes this delay as a shift that an edit list
 reverses, or as negative shifts. Players treat edit lists and negative shifts differently. hls.js 1.7.4
-ignores edit lists, and loads a segment twice after a change of the level (`bufferAppendNoProgress`). Shaka
-Player 5.2.12 places HLS segments by their decode times. ffmpeg's demuxer shows pictures with negative shifts
-up to 80 ms late. All players agree if the first picture of a segment is decoded at the time at which it is
-shown, and if no picture is shown before it is decoded. So this module moves the decode times of the first
-pictures closer together, and removes the edit list. The module runs in sandboxed children only.
+ignores edit lists, and loads a segment twice after it has changed the rendition (`bufferAppendNoProgress`).
+Shaka Player 5.2.12 places HLS segments by their decode times. ffmpeg's demuxer shows pictures with negative
+shifts up to 80 ms late. All players agree if the first picture of a segment is decoded at the time at which
+it is shown, and if no picture is shown before it is decoded. So this module moves the decode times of the
+first pictures closer together, and removes the edit list. The module runs in sandboxed children only.
 """
 
 import struct
@@ -23,7 +23,10 @@ from euterpe.media.packaging.write_fragments import moof_box
 
 
 def align_decode_times(init: str, segments: Sequence[str]) -> None:
-    """Replace these segments by segments with aligned decode times. Then call `drop_edit_list`."""
+    """Replace these segments by segments with aligned decode times.
+
+    After this task, the caller must run `drop_edit_list`.
+    """
     _, track = read_track(init)
     for name in segments:
         with named(name), opened(name) as (fd, size), replaced(name) as target:
@@ -70,7 +73,7 @@ def _squeezed(natural: Sequence[int], shown: Sequence[int], last_duration: int) 
 
     No picture is decoded after its own presentation time, or after the presentation time of a picture that
     follows it in decoding order. If possible, the picture that is shown last keeps its duration, because
-    players compute the end of the segment from it.
+    players compute the end of the segment from this duration.
     """
     latest = _latest(shown)
     final = max(range(len(shown)), key=shown.__getitem__)

@@ -14,7 +14,7 @@ from euterpe.media.packaging.boxes import Box, boxes_of_file, damaged
 _TEXT_HANDLERS = (b"sbtl", b"text", b"subt")
 _ENABLED = 1
 _FLAGS = Struct(">I")
-_HANDLER_AT = 8  # after the version, the flags and a reserved field
+_HANDLER_AT = 8  # the handler type follows the version, the flags and a reserved field
 
 
 def disable_text_tracks(path: str) -> None:

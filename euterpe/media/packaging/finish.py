@@ -1,4 +1,4 @@
-"""Finish the segments that the encoder wrote: align decode times, fold a short tail, collect keyframes."""
+"""Finish the segments of the encoder: align decode times, join a short last segment, collect keyframes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,12 +10,11 @@ from pydantic import TypeAdapter, with_config
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
-from euterpe.media.packaging.rendition import KeyframeFile, VideoRendition
+from euterpe.media.packaging.rendition import LEAST_LAST_SEGMENT, KeyframeFile, VideoRendition
 from euterpe.media.packaging.segment_facts import RenditionFacts, SegmentFacts, read_rendition
 from euterpe.media.sandbox.child_results import Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-_LEAST_SHARE = 0.5  # the shortest last segment, as a share of the segment length
 # The maximum number of bytes that one child rewrites. A child may run for one minute, and even a slow disk
 # writes this much in a minute.
 _BYTES_PER_CALL = 512 << 20
@@ -119,7 +118,7 @@ class _Rewriter:
     def without_tail(self, facts: RenditionFacts, segment_seconds: float) -> RenditionFacts:
         *others, last = facts.segments
         seconds = (last.end - last.start) / facts.track.timescale
-        if not others or seconds >= segment_seconds * _LEAST_SHARE:
+        if not others or seconds >= segment_seconds * LEAST_LAST_SEGMENT:
             return facts
         before = others[-1]
         self._call("fold_tail", {"segment": before.name, "tail": last.name})

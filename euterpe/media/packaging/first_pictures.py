@@ -23,7 +23,7 @@ def decode_first_pictures(init: str, segments: Sequence[str]) -> int:
     """Decode the first picture of each segment alone, and return the number of segments.
 
     Raise `MediaError` if a picture cannot be decoded. A player that begins or switches at a segment has only
-    its init segment and this segment. So the decoder is flushed before each segment.
+    the init segment and this segment. So the decoder is flushed before each segment.
     """
     _, track = read_track(init)
     with named(init), opened(init) as (fd, size):

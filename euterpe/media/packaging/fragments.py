@@ -126,7 +126,10 @@ def _defaults(data: bytes, tfhd: Box, track: Defaults) -> Defaults:
 
 
 def _read_run(data: bytes, box: Box, defaults: Defaults, most: int) -> tuple[Fragment, int | None]:
-    """Return the samples of a `trun`, and the offset of the first sample from `moof`, or None."""
+    """Return the samples of a `trun`, and the offset of its first sample from the beginning of the `moof`.
+
+    The offset is None if the `trun` does not declare it.
+    """
     fields = fields_of(data, box)
     version, flags = fields.version_and_flags()
     # Check the number before reading. Samples without fields of their own take no bytes, so a short run could

@@ -11,7 +11,7 @@ from euterpe.media.packaging.sample_entries import read_sample_entry
 
 MOST_INIT_BYTES = 1 << 20
 _MOST_EDITS = 16
-_ONCE = 1 << 16  # normal speed, as the fixed-point number of an edit
+_ONCE = 1 << 16  # the normal speed of an edit, as a fixed-point number
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Defaults:
 class Track:
     is_video: bool
     timescale: int
-    edit: int  # the media time that is shown at 0
+    edit: int  # the media time that is shown at time 0
     defaults: Defaults
 
 

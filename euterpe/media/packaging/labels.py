@@ -32,8 +32,8 @@ def labels_of(group: Sequence[PackagedRendition]) -> tuple[Label, ...]:
     default = next((place for place, rendition in enumerate(group) if rendition.is_default), None)
     if default is None and not isinstance(group[0], SubtitleRendition):
         default = 0
-    # For each language, a player may choose only one rendition automatically: the default rendition if it has
-    # this language, or else the first rendition with this language.
+    # For each language, only one rendition is marked for the automatic choice by players: the default
+    # rendition if it has this language, or else the first rendition with this language.
     keys = [(language, is_forced(rendition)) for language, rendition in zip(languages, group, strict=True)]
     automatic = {key: place for place, key in reversed([*enumerate(keys)])}
     if default is not None:

@@ -15,6 +15,8 @@ _FAMILIES = {
     **{"avc1": "h264", "hvc1": "hevc", "av01": "av1", "vp09": "vp9", "wvtt": "webvtt"},
     **{"mp4a.40": "aac", "mp4a.69": "mp3", "mp4a.6B": "mp3", "Opus": "opus", "fLaC": "flac"},
 }
+# The shortest last segment, as a share of the segment length. hls.js 1.7.4 stalls at very short segments.
+LEAST_LAST_SEGMENT = 0.5
 _MICROSECONDS = 1_000_000  # in a second
 
 HLS_TYPE, DASH_TYPE, TEXT_TYPE = "application/vnd.apple.mpegurl", "application/dash+xml", "text/vtt"
@@ -54,7 +56,8 @@ class KeyframeFile:
     name: str
     init_bytes: int
     index_bytes: int
-    bandwidth: int  # the highest bit rate of a keyframe over the time until the next keyframe, in bit/s
+    # In bit/s: the highest quotient of a keyframe's size and the time until the next keyframe.
+    bandwidth: int
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,8 @@ class PackagedRendition:
         Round the end times and not the durations, so that rounding errors do not add up. The first duration
         includes the time before the first segment, because a player finds the start of a segment by adding
         the durations. The first duration also includes the priming. Shaka Player 5.2.12 compares the sum with
-        the decode time of the next segment, and without the priming it played all segments except the first
-        segment 21 ms early.
+        the decode time of the next segment. Without the priming in the sum, Shaka Player played all segments
+        after the first one 21 ms early.
         """
         ends = [
             ((segment.start + segment.duration + self.priming) * 2 * _MICROSECONDS + self.timescale)

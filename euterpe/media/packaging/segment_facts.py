@@ -130,7 +130,7 @@ class RenditionFacts:
 
 
 def _usual_rate(rate: Fraction) -> Fraction:
-    """Return the nearest usual rate if it is close enough, or else this rate as a short fraction."""
+    """Return the usual rate nearest to `rate` if it is close enough, or else `rate` as a short fraction."""
     nearest = min(_USUAL_RATES, key=lambda usual: abs(usual - rate))
     if abs(nearest - rate) <= nearest * _SAME_RATE:
         return nearest

@@ -94,9 +94,9 @@ def presentation_times(fragment: Fragment) -> list[int]:
 
 
 def _measure_rate(shown: Sequence[int], timescale: int, columns: SegmentColumns) -> None:
-    """Append the durations of the shortest and the longest picture, and the busiest half second.
+    """Append the durations of the shortest and the longest picture, and the facts of the busiest half second.
 
-    The busiest half second is measured as its number of pictures and its ticks.
+    The facts of this half second are its number of pictures and its length in ticks.
     """
     steps = [later - earlier for earlier, later in pairwise(shown)]
     pictures, ticks = 0, 0

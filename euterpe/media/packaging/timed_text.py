@@ -13,8 +13,8 @@ from euterpe.media.packaging.webvtt import Cue
 
 _TICKS = 1000  # in a second
 # The maximum number of texts shown at once. An MP4 track shows one sample at a time, so texts that overlap in
-# time become lines of one sample. A viewer cannot read more lines than this. ASS may have thousands of texts
-# at once, to animate single letters.
+# time become lines of one sample. A viewer cannot read more lines than this. A file in ASS can show thousands
+# of texts at the same time, to animate single letters.
 _MOST_AT_ONCE = 8
 _MOST_BYTES = 8_000  # the length field of a text has 16 bits
 # The limit of a track. 8,000 overlapping cues of 1 KB became samples of 128 MB, and the worker used 372 MB. A
@@ -33,7 +33,7 @@ def timed_text(cues: Sequence[Cue], *, is_forced: bool = False) -> bytes:
 
     The samples follow each other without gaps, with an empty sample for a time without a cue. If there are no
     cues, the only sample is a space, because muxers leave out a track without text. Raise `MediaError` if the
-    samples take more than 16 MiB, which only overlapping cues can cause.
+    samples take more than 16 MiB. Only overlapping cues can take this much.
     """
     samples = [*_samples(cues)] or [(1, _text([" "]))]
     head = _box(b"ftyp", b"isom", bytes(4), b"isommp42")

@@ -3,11 +3,18 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
-from euterpe.media.packaging.rendition import TEXT_TYPE, Segment, SubtitleRendition, TextFile
+from euterpe.media.packaging.rendition import (
+    LEAST_LAST_SEGMENT,
+    TEXT_TYPE,
+    Segment,
+    SubtitleRendition,
+    TextFile,
+)
 
 # Time 0 of the cues is time 0 of the media segments.
 _SEGMENT_HEADER = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:0,LOCAL:00:00:00.000\n"
@@ -23,7 +30,7 @@ _UNSAFE = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 @dataclass(frozen=True)
 class Cue:
-    """A text on the screen. Times are seconds of the output. The text is plain and may have several lines."""
+    """A text on the screen. Times are seconds of the output. The text is plain and can have several lines."""
 
     start: float
     end: float
@@ -52,6 +59,7 @@ def package_subtitles(
     name: str,
     segment_seconds: float,
     duration_seconds: float,
+    picture_seconds: float | None = None,
     language: str | None = None,
     title: str | None = None,
     is_default: bool = False,
@@ -59,14 +67,19 @@ def package_subtitles(
 ) -> PackagedSubtitles:
     """Return the files of a subtitle track. Each segment contains every cue that is shown during the segment.
 
-    Raise `MediaError` if the files would be too large. This happens if many cues are shown for a long time.
+    There are as many segments as those of the picture, whose length is `picture_seconds`, and more if the
+    sound is much longer. None means that the picture ends with the output. Raise `MediaError` if the files
+    would be too large. This happens if many cues are shown for a long time.
     """
     blocks = _blocks(cues)
     step, end = max(1, round(segment_seconds * _TICKS)), max(1, round(duration_seconds * _TICKS))
-    texts = [_SEGMENT_HEADER + "".join(texts) for texts in _by_segment(blocks, step, -(-end // step))]
+    picture = end if picture_seconds is None else round(picture_seconds * _TICKS)
+    count = _segment_count(step, end, picture)
+    texts = [_SEGMENT_HEADER + "".join(texts) for texts in _by_segment(blocks, step, count)]
+    times = [*(place * step for place in range(count)), end]
     segments = [
-        Segment(place * step, min(step, end - place * step), len(text.encode()))
-        for place, text in enumerate(texts)
+        Segment(start, stop - start, len(text.encode()))
+        for (start, stop), text in zip(pairwise(times), texts, strict=True)
     ]
     rendition = SubtitleRendition(
         name=name,
@@ -94,11 +107,23 @@ def _blocks(cues: Sequence[Cue]) -> list[_Block]:
     return sorted(block for cue in cues if (block := _block(cue)) is not None)
 
 
+def _segment_count(step: int, end: int, picture: int) -> int:
+    """Return the number of segments, of which only the last is not `step` long.
+
+    A shorter last segment than `LEAST_LAST_SEGMENT` is appended to the segment before it, as for pictures. If
+    the output ends only a little after the picture, it has as many segments as the picture.
+    """
+    least = step * LEAST_LAST_SEGMENT
+    grid = picture if end - picture < least else end
+    whole, rest = divmod(grid, step)
+    return max(1, whole + (rest >= least))
+
+
 def _by_segment(blocks: Sequence[_Block], step: int, count: int) -> list[list[str]]:
     found: list[list[str]] = [[] for _ in range(count)]
     characters = 0
     for block in blocks:
-        first, last = block.start // step, min(count, -(-block.end // step))
+        first, last = min(count - 1, block.start // step), min(count, -(-block.end // step))
         characters += len(block.text) * max(1, last - first)
         if characters > _MOST_CHARACTERS:
             raise MediaError(

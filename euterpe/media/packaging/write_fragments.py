@@ -20,7 +20,7 @@ _STARTS_WITH_KEYFRAME = 0x90000000  # in `sidx`: each subsegment begins with a S
 
 
 def moof_box(data: bytes, moof: Box, samples: Fragment, before_the_data: int = 8) -> bytes:
-    """Return a copy of a `moof` with other samples in one run. `data` contains the bytes of the `moof`.
+    """Return a copy of a `moof`, with `samples` as its only run. `data` contains the bytes of the `moof`.
 
     The first sample must be `before_the_data` bytes after the end of the `moof`.
     """

@@ -10,6 +10,7 @@ from euterpe.domain.codecs import IMAGE_CODECS, PREVIEW_CODECS, Codec
 from euterpe.media.packaging.languages import code_in_mp4, code_in_quicktime
 from euterpe.media.planning.encoders import audio_arguments, video_arguments
 from euterpe.media.planning.filters import graph, metadata_graphs, video_label
+from euterpe.media.planning.picture_counts import count_arguments
 from euterpe.media.planning.quality import comparison_arguments
 from euterpe.media.planning.sound_filters import loudness_graph
 from euterpe.media.planning.text_inputs import TextInput, text_inputs
@@ -38,19 +39,18 @@ FIRST_FD = 3
 _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel")
 # Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
 _BITEXACT = ("-fflags", "+bitexact", "-flags", "+bitexact")
-# The tags of a source may hold private data, such as places and device names, so no output inherits them.
+# The tags of a source can contain private data, such as places and device names, so no output inherits them.
 _NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
-# ffmpeg queues packets until every stream has begun; the default limit of that queue is too small.
+# ffmpeg queues packets until every stream has begun. The default limit of this queue is too small.
 _QUEUE = ("-max_muxing_queue_size", "4096")
-# By default, the thread of a muxer waits for each packet after 8 of them, and most of the time of a copy is
-# spent on switches between threads. With 128 packets, a copy of an hour takes 0.8 to 1.1 s of processor time
-# instead of 1.5 s. A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a
-# source.
+# By default, the queue of a muxer's thread holds 8 packets, and a copy spends most of its time on switches
+# between threads. With 128 packets, a copy of an hour takes 0.8 to 1.1 s of processor time instead of 1.5 s.
+# A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a source.
 _COPY_QUEUE = ("-thread_queue_size", "128")
 _FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
-# Drop our empty samples of two bytes, which fill the times without text. ffmpeg's muxer adds its own empty
-# samples, and if a fragmented film had empty samples of both kinds, the muxer failed ("Assertion next_dts >=
-# 0").
+# Drop our empty samples of two bytes. These samples fill the times without text, but ffmpeg's muxer adds
+# empty samples there too. The muxer failed if a fragmented film had empty samples of both kinds ("Assertion
+# next_dts >= 0").
 _WITHOUT_GAPS = "noise=drop=not(size-2)"
 STILL_CODECS: Mapping[StillFormat, Codec] = {
     "jpeg": IMAGE_CODECS["jpeg"],
@@ -69,7 +69,7 @@ STILL_MUXERS: Mapping[StillFormat, str] = {
 
 
 def arguments(plan: Plan, command: Command, ffmpeg: Path) -> tuple[str, ...]:
-    """Return the command line. Raise ValueError if a number of the command is not measured yet.
+    """Return the command line. Raise ValueError if a value, such as a gain, was not measured yet.
 
     ffmpeg reads open files, accepts only the container that the plan names for each file, and reports
     progress on stdout.
@@ -151,11 +151,12 @@ def _container(plan: Plan, one: Input) -> Iterator[str]:
 def _input(one: Input, threads: int) -> Iterator[str]:
     yield from ("-threads", str(threads if one.watermark is None else 1))
     if one.watermark is None:
-        # The plan uses the size of the coded pictures, so a crop of the container is not applied.
+        # The plan uses the size of the coded pictures, so ffmpeg must not apply a crop that the container
+        # declares.
         yield from ("-apply_cropping", "codec")
     if one.is_sample:
         # Without this option, ffmpeg rebuilds the filters of all samples when the size of the pictures
-        # changes. This made ffmpeg hang.
+        # changes. The rebuild made ffmpeg hang.
         yield from ("-reinit_filter", "0")
     if one.keyframes_only:
         yield from ("-skip_frame", "nokey")
@@ -163,7 +164,7 @@ def _input(one: Input, threads: int) -> Iterator[str]:
         yield "-noaccurate_seek"
     if one.seek is not None:
         yield from ("-ss", f"{one.seek:.6f}")
-    # After a seek that is not exact, ffmpeg counts this time from the first packet.
+    # With `lead_in`, set no `-t`, because ffmpeg would count it from the first packet after the seek.
     if one.seconds is not None and one.lead_in is None:
         yield from ("-t", f"{one.seconds:.6f}")
 
@@ -172,7 +173,7 @@ def _product(command: Command, place: int) -> Iterator[str]:
     product = command.products[place]
     match product:
         case File():
-            yield from (*_tracks(command, product.tracks), *_text_tracks(command, place))
+            yield from (*_tracks(command, product.tracks, product.path), *_text_tracks(command, place))
             yield from _tags(product, command.inputs[product.input])
             yield from (*_labels(product.tracks, product.muxer), *_text_labels(product))
             yield from (*_QUEUE, *_BITEXACT)
@@ -180,7 +181,7 @@ def _product(command: Command, place: int) -> Iterator[str]:
                 yield from _COPY_QUEUE
             yield from (*_muxer(product), "-y", f"file:{product.path}")
         case Rendition():
-            yield from _tracks(command, (product.track,))
+            yield from _tracks(command, (product.track,), f"{product.folder}/{product.name}")
             yield from (*_NO_TAGS, *_labels((product.track,)), *_QUEUE, *_BITEXACT)
             yield from _segments(product)
         case Still():
@@ -191,7 +192,7 @@ def _product(command: Command, place: int) -> Iterator[str]:
             yield from ("-map", label, *video_arguments(video), "-f", "null", "-")
 
 
-def _tracks(command: Command, tracks: Sequence[MuxedTrack]) -> Iterator[str]:
+def _tracks(command: Command, tracks: Sequence[MuxedTrack], path: str) -> Iterator[str]:
     sounds = 0
     for track in tracks:
         if track.is_copied:
@@ -200,6 +201,7 @@ def _tracks(command: Command, tracks: Sequence[MuxedTrack]) -> Iterator[str]:
         elif track.kind == "video":
             video = command.videos[track.place]
             yield from ("-map", video_label(video, track.place), *video_arguments(video))
+            yield from count_arguments(path)
         else:
             audio = command.audios[track.place]
             yield from ("-map", f"[a{track.place}]")

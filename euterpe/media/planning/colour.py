@@ -4,43 +4,96 @@ The numbers come from ITU-T H.273. A player guesses missing tags from the size o
 gets tags, and the missing tags of a source are guessed in the same way.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import HdrMetadata, PictureColour, ToneMap
+from euterpe.media.source.colour import MATRICES, PRIMARIES, TRANSFERS
 from euterpe.media.source.media_info import StreamInfo
 
-_UNSPECIFIED, _RGB = 2, 0
+_RGB = 0
 _BT2020_PRIMARIES, _BT2020_MATRICES = 9, (9, 10)
 _PQ, _HLG = 16, 18
 BT709 = PictureColour(1, 1, 1)
 _SD_525, _SD_625 = PictureColour(6, 6, 6), PictureColour(5, 6, 5)
 # A tag of the primaries or of the matrix, and the colour that it implies.
-_IMPLIED = (({9, 10}, PictureColour(9, 14, 9)), ({1}, BT709), ({5}, _SD_625), ({6, 7}, _SD_525))
+_YCGCO, _EBU_3213 = 8, 22
+_IMPLIED = (
+    ({9, 10}, PictureColour(9, 14, 9)),
+    ({1, _YCGCO}, BT709),
+    ({5, _EBU_3213}, _SD_625),
+    ({6, 7}, _SD_525),
+)
+# What outputs in SDR may have: players know these, and the filter `scale` knows these matrices. The filter
+# `zscale` converts all others to BT.709. libx264 writes no tag for the primaries of EBU 3213 (22).
+_KEPT_PRIMARIES = frozenset({1, 4, 5, 6, 7, 8, 11, 12})
+_KEPT_TRANSFERS = frozenset({1, 4, 5, 6, 7, 13})
+_KEPT_MATRICES = frozenset({1, 4, 5, 6, 7})
+# Between black and white, these transfers are the curve of BT.709. `zscale` does not know the first.
+_BT1361, _SAME_AS_BT709 = 12, frozenset({11, 12, 14, 15})
+_BT2020_CL, _ICTCP = 10, 14
+# What `zscale` cannot read: matrices of any transfer, SMPTE ST 428-1, and combinations.
+_UNKNOWN_MATRICES, _ST_428_TRANSFER = frozenset({11, 13, 15, 16, 17}), 17
+_P3_PRIMARIES = frozenset({11, 12})
+_TRANSFERS_OF_CL = frozenset({1, 6, 14, 15})
 _HD_LINES, _LINES_625 = 720, 576
 # JPEG has no tags: readers expect the matrix of BT.601 and the full range.
 JPEG = PictureColour(1, 13, 5, full_range=True)
 # WebP and GIF have no tags either: readers of WebP expect the matrix of BT.601 and the limited range.
 WEBP = PictureColour(1, 13, 5)
-# The peak for a source that does not declare it: usual mastering displays and HLG have a peak of 1,000 nits.
+# If a source declares no peak, assume 1,000 nits, which is the peak of usual mastering displays and of HLG.
 _USUAL_PEAK_NITS, _WHITE_NITS, _MOST_NITS = 1000.0, 203.0, 10_000.0
 _RGB_FORMATS = ("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8")
 
 
 def given_colour(video: StreamInfo) -> PictureColour:
-    """Return the colour of a source. Guess missing tags from the other tags, or else from the size."""
+    """Return the colour of a source. Guess missing tags from the other tags, or else from the size.
+
+    Raise `source_unsupported` for colours that ffmpeg's filters cannot read.
+    """
+    given = _given_colour(video)
+    if given.transfer == _BT1361:
+        given = replace(given, transfer=1)
+    if not _is_readable(given):
+        names = (PRIMARIES[given.primaries], TRANSFERS[given.transfer], MATRICES[given.matrix])
+        raise MediaError(
+            ErrorCode.SOURCE_UNSUPPORTED,
+            "pictures with the primaries {}, the transfer {} and the matrix {} cannot be converted".format(
+                *names
+            ),
+        )
+    return given
+
+
+def _given_colour(video: StreamInfo) -> PictureColour:
     found = video.colour
     if found.matrix == _RGB or (video.pixel_format or "").startswith(_RGB_FORMATS):
-        return PictureColour(_or(found.primaries, 1), _or(found.transfer, 1), _RGB, full_range=True)
+        primaries, transfer = _or(found.primaries, 1, PRIMARIES), _or(found.transfer, 1, TRANSFERS)
+        return PictureColour(primaries, transfer, _RGB, full_range=True)
     usual = _usual(video)
     is_full = found.full_range or (video.pixel_format or "").startswith("yuvj")
     return PictureColour(
-        _or(found.primaries, usual.primaries),
-        _or(found.transfer, usual.transfer),
-        _or(found.matrix, usual.matrix),
+        _or(found.primaries, usual.primaries, PRIMARIES),
+        _or(found.transfer, usual.transfer, TRANSFERS),
+        _or(found.matrix, usual.matrix, MATRICES),
         full_range=bool(is_full),
     )
 
 
-def _or(value: int, usual: int) -> int:
-    return usual if value in (_UNSPECIFIED, 3) else value
+def _is_readable(colour: PictureColour) -> bool:
+    """Return whether `zscale` knows the matrix and the transfer, or does not need to convert them."""
+    if colour.matrix == _BT2020_CL:
+        return colour.transfer in _TRANSFERS_OF_CL
+    if colour.matrix == _ICTCP:
+        return colour.transfer in (_PQ, _HLG) and colour.primaries == _BT2020_PRIMARIES
+    return colour.matrix not in _UNKNOWN_MATRICES and colour.transfer != _ST_428_TRANSFER
+
+
+def _or(value: int, usual: int, known: Mapping[int, str]) -> int:
+    """Return the number of a tag, or `usual` if the tag is missing or H.273 does not define its number."""
+    return value if value in known else usual
 
 
 def _usual(video: StreamInfo) -> PictureColour:
@@ -60,15 +113,34 @@ def _usual(video: StreamInfo) -> PictureColour:
 def output_colour(given: PictureColour, *, keeps_hdr: bool) -> PictureColour:
     """Return the colour of the encoded pictures.
 
-    HDR (PQ or HLG) is kept with `keeps_hdr`, and becomes BT.709 without it. SDR in BT.2020 or RGB becomes
-    BT.709. All other SDR keeps its primaries and its matrix.
+    HDR (PQ or HLG) is kept with `keeps_hdr`, and becomes BT.709 without it. SDR in BT.2020, and SDR that few
+    players know, becomes BT.709. All other SDR keeps its primaries, its transfer and its matrix, and RGB gets
+    the matrix of BT.709.
     """
     if keeps_hdr and given.transfer in (_PQ, _HLG):
         return PictureColour(_BT2020_PRIMARIES, given.transfer, 9)
-    if is_wide(given) or given.matrix == _RGB:
+    if is_wide(given) or _is_rare(given):
         return BT709
-    transfer = given.transfer if given.transfer in (1, 4, 5, 6, 7, 13) else 1
-    return PictureColour(given.primaries, transfer, given.matrix)
+    transfer = 1 if given.transfer in _SAME_AS_BT709 else given.transfer
+    return PictureColour(given.primaries, transfer, 1 if given.matrix == _RGB else given.matrix)
+
+
+def is_mapped(given: PictureColour, made: PictureColour) -> bool:
+    """Return whether pictures need another conversion than that of the matrix and the range."""
+    if made.transfer in (_PQ, _HLG):
+        return (given.primaries, given.matrix) != (made.primaries, made.matrix)
+    # JPEG, WebP and AVIF pictures of the primaries of phones and cinemas become BT.709.
+    is_narrowed = given.primaries in _P3_PRIMARIES and made.primaries == BT709.primaries
+    return is_wide(given) or _is_rare(given) or is_narrowed
+
+
+def _is_rare(colour: PictureColour) -> bool:
+    """Return whether outputs cannot have the primaries, the transfer or the matrix of this SDR colour."""
+    return (
+        colour.primaries not in _KEPT_PRIMARIES
+        or colour.transfer not in _KEPT_TRANSFERS | _SAME_AS_BT709
+        or colour.matrix not in _KEPT_MATRICES | {_RGB}
+    )
 
 
 def is_wide(colour: PictureColour) -> bool:

@@ -16,12 +16,12 @@ from euterpe.media.planning.timeline import Timeline
 from euterpe.media.planning.tracks import Material, VideoSettings, keeps_hdr_of
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# The request fields that do not prevent a copy by themselves. The code below compares each of them with the
-# stream.
+# The request fields that do not prevent a copy by themselves. The code below compares each of these fields
+# with the stream.
 _OF_OUTPUT = frozenset({"name", "type", "optional", "video", "audio", "subtitles", "metadata", "fragmented"})
 # A copy is equal to the source, so it reaches every requested quality.
 _OF_QUALITY = frozenset({"measure", "vmaf_min"})
-# Fields that change the picture. The sound of the output may still be copied.
+# Fields that change the picture. The sound of the output can still be copied.
 _OF_PICTURES = frozenset({"crop", "rotate", "pad", "watermark"})
 _OF_VIDEO = frozenset({"codec", "height", "bitrate_kbps", "fps", "hdr", "copy"})
 _OF_AUDIO = frozenset({"codec", "bitrate_kbps", "channels", "language", "copy"})
@@ -38,7 +38,7 @@ _PROFILES = {
 }
 _SELF_DESCRIBED = frozenset({"mpegts", "aac"})
 _EIGHT_BITS, _TEN_BITS = "yuv420p", "yuv420p10le"
-# Encoders miss the requested rate by a few percent: AAC at 128 kbit/s measures up to 131 kbit/s.
+# Encoders miss the requested rate by a few percent: a stream of AAC at 128 kbit/s has up to 131 kbit/s.
 _RATE_TOLERANCE = 1.05
 # The maximum difference between the start of a copied sound and the start of the output. In the files of
 # usual encoders, sound begins up to 0.1 s before the first picture, or one packet after it.
@@ -100,7 +100,7 @@ def _video_fits(wanted: Video, video: StreamInfo, info: MediaInfo) -> bool:
 
 
 def _is_whole(stream: StreamInfo) -> bool:
-    """Return whether all packets of the stream are shown, and its start and end are known."""
+    """Return True if all packets of the stream are shown, and the stream's start and end are known."""
     is_known = stream.first_seconds is not None and stream.end_seconds is not None
     return is_known and not stream.has_edits
 
@@ -114,7 +114,7 @@ def _has_shape(wanted: Video, video: StreamInfo) -> bool:
 
 
 def _has_colours(wanted: Video, video: StreamInfo) -> bool:
-    """Return whether an encode would keep the colours, and players can decode the pixel format."""
+    """Return True if an encode would keep the colours and players can decode the pixel format."""
     keeps_hdr = keeps_hdr_of(video, VideoSettings(wanted.codec, hdr=wanted.hdr))
     formats = (_TEN_BITS,) if keeps_hdr else (_EIGHT_BITS, _TEN_BITS)
     if wanted.codec == "h264":

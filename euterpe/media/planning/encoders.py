@@ -61,7 +61,10 @@ def _hdr_of_hevc(track: VideoTrack) -> Iterator[str]:
 
 
 def audio_arguments(track: AudioTrack, place: int) -> Iterator[str]:
-    """Yield the arguments that encode a sound track. `place` is its index among the file's audio streams."""
+    """Yield the arguments that encode a sound track.
+
+    `place` is the index of the track among the file's audio streams.
+    """
     kind, *words = CODECS[track.codec].arguments(bit_rate=track.kbps)
     yield f"{kind}:{place}"
     yield from (f"{word}:{place}" if word == "-b:a" else word for word in words)

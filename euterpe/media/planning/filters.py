@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from euterpe.media.planning.colour import BT709, is_wide
+from euterpe.media.planning.colour import BT709, is_mapped
 from euterpe.media.planning.overlays import overlay_filter, watermark_chains
 from euterpe.media.planning.picture import JITTER_PICTURES
 from euterpe.media.planning.quality import needed_pictures
@@ -20,25 +20,8 @@ from euterpe.media.planning.tree import (
     Still,
     VideoTrack,
 )
+from euterpe.media.source.colour import MATRICES, PRIMARIES, TRANSFERS
 
-_MATRICES = {
-    0: "gbr",
-    1: "bt709",
-    4: "fcc",
-    5: "bt470bg",
-    6: "smpte170m",
-    7: "smpte240m",
-    9: "bt2020nc",
-    10: "bt2020c",
-}
-_PRIMARIES = {
-    **{1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020"},
-    **{10: "smpte428", 11: "smpte431", 12: "smpte432"},
-}
-_TRANSFERS = {
-    **{1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "linear"},
-    **{13: "iec61966-2-1", 14: "bt2020-10", 15: "bt2020-12", 16: "smpte2084", 18: "arib-std-b67"},
-}
 # Leave out a picture whose time is not after the time of the previous picture. With two pictures at one time,
 # the muxers of MP4 and of segments failed ("Non-monotonic DTS"). Screen recorders make such films.
 _LATER_PICTURES = "select='isnan(prev_selected_pts)+gt(pts,prev_selected_pts)'"
@@ -54,7 +37,7 @@ def graph(command: Command) -> str:
     """Return the filter graph.
 
     The graph ends in `[v0]` for the first video track, `[r0]` for the same pictures if their quality is
-    measured, `[a0]` for the first audio track, and `[t0]` for the first product, if that is a still.
+    measured, `[a0]` for the first audio track, and `[t0]` for the first product, if this product is a still.
     """
     pictures = [*_picture_chains(command), *_scale_chains(command)]
     chains = [*pictures, *watermark_chains(command), *sound_chains(command)]
@@ -72,7 +55,11 @@ def metadata_graphs(command: Command) -> Iterator[str]:
 
 
 def video_label(video: VideoTrack, place: int) -> str:
-    """Return the label of the pictures to encode. x265 gets the HDR metadata as parameters instead."""
+    """Return the label of the pictures to encode.
+
+    Pictures from a separate graph have the label `[hN]`. x265 needs no such graph, because it gets the HDR
+    metadata as parameters.
+    """
     return f"[h{place}]" if video.hdr is not None and video.codec != "hevc" else f"[v{place}]"
 
 
@@ -104,7 +91,7 @@ def _changes(picture: Picture, source: Input, largest: Scale) -> Iterator[str]:
     if picture.deinterlacing != "none":
         yield f"bwdif=mode=send_{picture.deinterlacing}:deint=interlaced"
     if picture.fps is not None:
-        # By default, a film that is shorter than half the duration of a picture would have no picture.
+        # By default, a film that is shorter than half the duration of an output picture would become empty.
         yield f"fps={picture.fps:g}:eof_action=pass"
     yield from _picks(picture)
     if picture.cut is not None:
@@ -121,7 +108,8 @@ def _without_bursts(most_fps: float) -> str:
     """Return the filter that leaves out pictures, so that no part of the film exceeds `most_fps`.
 
     Register 0 has the time at which the next picture would be due at this rate (the generic cell rate
-    algorithm). A picture may be early by `JITTER_PICTURES`, so that jitter loses no picture.
+    algorithm). A picture that is early by at most `JITTER_PICTURES` picture durations is kept, so that jitter
+    loses no picture.
     """
     early = f"{JITTER_PICTURES / most_fps:.6f}"
     kept = f"isnan(prev_selected_pts)+gt(pts,prev_selected_pts)*gte(t,ld(0)-{early})"
@@ -135,8 +123,8 @@ def _times(picture: Picture) -> str:
     moved = f"round(PTS-({picture.shift:.6f})/TB)" if picture.shift else "PTS"
     if not picture.lead:
         return f"setpts={moved}"
-    # `tpad` delays the pictures by a whole number of black pictures, which is not exact. The last `setpts`
-    # sets the exact times of all pictures.
+    # `tpad` delays the pictures by a whole number of black pictures, so the delay is not exactly `lead`. The
+    # last `setpts` sets the exact times of all pictures.
     count = max(1, round(picture.lead * BLACK_FPS))
     black = f"N*{picture.lead:.6f}/{count}/TB"
     others = f"st(0,if(eq(N,{count}),PTS,ld(0)));PTS-ld(0)+{picture.lead:.6f}/TB"
@@ -144,7 +132,7 @@ def _times(picture: Picture) -> str:
 
 
 def _part(source: Input) -> Iterator[str]:
-    """Yield the filter that cuts the part out, as ffmpeg itself does after an exact seek."""
+    """Yield the filter that keeps only the part. After an exact seek, ffmpeg itself keeps only the part."""
     if source.lead_in is not None and not source.keeps_lead:
         length = "" if source.seconds is None else f":duration={source.seconds:.6f}"
         yield f"trim=start=0{length}"
@@ -153,11 +141,11 @@ def _part(source: Input) -> Iterator[str]:
 def _picks(picture: Picture) -> Iterator[str]:
     match picture.pick:
         case Moment(lead=lead):
-            # If the moment is after the last picture, the last picture is used.
+            # If the moment is after the last picture, use the last picture.
             yield f"tpad=stop=-1:stop_mode=clone,select='gte(t,-{lead:.6f})',trim=end_frame=1"
         case Every(seconds=seconds, count=count):
             first = f"isnan(prev_selected_t)+gt(floor(t/{seconds}),floor(prev_selected_t/{seconds}))"
-            # For an interval without a picture, the previous picture is used.
+            # For an interval without a picture, use the previous picture.
             yield f"select='{first}',fps=1/{seconds}:start_time=0:round=down:eof_action=pass"
             yield f"tpad=stop=-1:stop_mode=clone,trim=end_frame={count}"
         case Best(count=count):
@@ -165,13 +153,17 @@ def _picks(picture: Picture) -> Iterator[str]:
 
 
 def _mapped(picture: Picture, largest: Scale) -> Iterator[str]:
-    """Yield the mapping of HDR or BT.2020 to BT.709, at the largest size that is needed.
+    """Yield the mapping of HDR, of BT.2020 or of rare colours, at the largest size that is needed.
 
-    The filters compute in floating point: for two seconds at 1080 lines they take as long as the encode.
-    Remove the HDR metadata, because they would tell a player that the SDR pictures are HDR.
+    The result is BT.709, or BT.2020 if HDR is kept. The filters compute in floating point: for two seconds at
+    1080 lines they take as long as the encode. Remove the HDR metadata of SDR, because they would tell a
+    player that the SDR pictures are HDR.
     """
-    yield from (f"sidedata=mode=delete:type={kind}" for kind in _HDR_METADATA)
     size = f"w={largest.width}:h={largest.height}"
+    if picture.is_ten_bit:
+        yield f"zscale={size}:p=bt2020:m=bt2020nc:r=tv:agamma=0,format=yuv420p10le"
+        return
+    yield from (f"sidedata=mode=delete:type={kind}" for kind in _HDR_METADATA)
     if picture.tone_map is None:
         yield f"zscale={size}:p=bt709:t=bt709:m=bt709:r=tv:agamma=0,format=yuv420p"
         return
@@ -184,7 +176,14 @@ def _mapped(picture: Picture, largest: Scale) -> Iterator[str]:
 
 
 def _is_mapped(picture: Picture) -> bool:
-    return picture.tone_map is not None or (is_wide(picture.given) and not is_wide(picture.colour))
+    return picture.tone_map is not None or is_mapped(picture.given, picture.colour)
+
+
+def _colour_before_scale(picture: Picture) -> PictureColour:
+    """Return the colour after the mapping, if there is one."""
+    if not _is_mapped(picture):
+        return picture.given
+    return picture.colour if picture.is_ten_bit else BT709
 
 
 def _scale_chains(command: Command) -> Iterator[str]:
@@ -223,8 +222,7 @@ def _scale_chains(command: Command) -> Iterator[str]:
 def _sized(picture: Picture, scale: Scale) -> Iterator[str]:
     size = f"scale={scale.width}:{scale.height}"
     if scale.parent is None:
-        before = BT709 if _is_mapped(picture) else picture.given
-        after = picture.colour
+        before, after = _colour_before_scale(picture), picture.colour
         size += f":in_color_matrix={_matrix(before)}:out_color_matrix={_matrix(after)}"
         size += f":in_range={_range(before)}:out_range={_range(after)}"
     yield f"{size},setsar=1,format={_pixel_format(picture)}"
@@ -242,14 +240,14 @@ def _finished(picture: Picture, scale: Scale, stills: list[Still]) -> Iterator[s
 
 
 def _tags(colour: PictureColour) -> str:
-    primaries, transfer = _PRIMARIES.get(colour.primaries, "bt709"), _TRANSFERS.get(colour.transfer, "bt709")
-    matrix = _MATRICES.get(colour.matrix, "bt709")
-    names = f"color_primaries={primaries}:color_trc={transfer}:colorspace={matrix}"
+    primaries, transfer = PRIMARIES[colour.primaries], TRANSFERS[colour.transfer]
+    names = f"color_primaries={primaries}:color_trc={transfer}:colorspace={MATRICES[colour.matrix]}"
     return f"setparams=range={_range(colour)}:{names}"
 
 
 def _matrix(colour: PictureColour) -> str:
-    return {0: "auto", 9: "bt2020", 10: "bt2020"}.get(colour.matrix, _MATRICES.get(colour.matrix, "bt709"))
+    """Return the name of the matrix for the filter `scale`."""
+    return {0: "auto", 9: "bt2020"}.get(colour.matrix, MATRICES[colour.matrix])
 
 
 def _range(colour: PictureColour) -> str:

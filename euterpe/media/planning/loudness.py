@@ -17,8 +17,8 @@ from euterpe.media.planning.tree import (
     output_of,
 )
 
-# Measuring two minutes of stereo takes 0.39 s of processor time. An encode of two minutes in full HD, which
-# is the unit of weights, takes 67 s.
+# Measuring two minutes of stereo takes 0.39 s of processor time. Weights are relative to an
+# encode in full HD, which takes 67 s of processor time for two minutes of film.
 _COST = 0.006
 # The minimum sample rate for a measurement. A lower rate gives the same loudness, but a less exact true peak.
 _LEAST_RATE = 48_000
@@ -28,8 +28,8 @@ _ROUNDING_DB = 0.05
 _UNHEARD_DB = 0.1
 
 
-# LAME lowers the level of sound at a constant bit rate. `_LAME_LOSSES` has pairs of the highest bit rate in
-# kbit/s and the loss in dB.
+# At a constant bit rate, LAME lowers the level of the sound. Each pair of `_LAME_LOSSES` is the highest bit
+# rate of a range in kbit/s, and the loss in this range in dB.
 _MPEG1_RATE = 32_000
 _LAME_LOSSES = ((176, 0.45), (208, 0.26), (240, 0.18))
 

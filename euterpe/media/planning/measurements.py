@@ -13,9 +13,9 @@ Result = MeasuredLoudness | MeasuredCurve
 def settled(plan: Plan, results: Sequence[Result | None]) -> Plan:
     """Return the plan with measured numbers in place of its goals, and without measurements.
 
-    `results` has the result of each measurement of the plan, in order. None means that an optional
-    measurement failed; the outputs that need it are not made. A plan without measurements is returned
-    unchanged.
+    `results` has the result of each measurement of the plan, in order. If an optional measurement failed, its
+    result is None, and the outputs that need this result are not made. A plan without measurements is
+    returned unchanged.
     """
     pairs = list(enumerate(zip(plan.measurements, results, strict=True)))
     loudness: dict[int, MeasuredLoudness | None] = {}

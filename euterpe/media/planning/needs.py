@@ -36,8 +36,8 @@ from euterpe.media.planning.tree import (
     Still,
 )
 
-# All features that a job may need. The filters are those that a build of ffmpeg may lack, because they need a
-# library (libzimg, libvmaf) or the GPL.
+# All features that any job can need. `filters` has only the filters that a build of ffmpeg can lack, because
+# these filters need a library (libzimg, libvmaf) or the GPL.
 ALL_FEATURES = FfmpegFeatures(
     encoders=frozenset(codec.encoder for codec in CODECS.values()),
     muxers=frozenset({*get_args(Muxer), *STILL_MUXERS.values(), "dash", "null"}),
@@ -49,7 +49,7 @@ _LABELS_AND_QUOTES = re.compile(r"\[[^\]]*\]|'[^']*'")
 def needs_of_outputs(outputs: Sequence[OutputSpec]) -> FfmpegFeatures:
     """Return the encoders that the outputs need for every source.
 
-    The sound of a film is left out, because the source may have no sound. A stream that may be copied is left
+    The sound of a film is left out, because the source may have no sound. A stream that can be copied is left
     out too.
     """
     return FfmpegFeatures(encoders=frozenset(name for output in outputs for name in _encoders_of(output)))
@@ -74,7 +74,7 @@ def _encoders_of(output: OutputSpec) -> Iterator[str]:
 
 
 def needs_of_plan(plan: Plan) -> FfmpegFeatures:
-    """Return what the commands and the measurements of the plan need."""
+    """Return the features that the commands and the measurements of the plan need."""
     found = FfmpegFeatures()
     for command in plan.commands:
         found |= _needs_of(command)

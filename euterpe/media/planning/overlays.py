@@ -7,8 +7,8 @@ from euterpe.media.planning.tree import Command, Overlay, Picture, PictureColour
 _SWSCALE_MATRICES = {1: "bt709", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 9: "bt2020"}
 _PQ, _HLG, _WHITE_NITS = 16, 18, 203
 # A watermark has one picture. The time of this picture is before every picture of the source, so that the
-# filter lays it over all pictures. The time base of whole seconds does not change the time base of the
-# source.
+# filter lays it over all pictures. The watermark has a time base of whole seconds, so that the filter keeps
+# the time base of the source.
 _ALWAYS = "settb=1,setpts=-1000000"
 # The planes to merge: luma and alpha of the first picture, and chroma of the second picture.
 _PLANES = "map0s=0:map0p=0:map1s=1:map1p=1:map2s=1:map2p=2:map3s=0:map3p=3"

@@ -1,4 +1,4 @@
-"""Describe a plan for requesters: the tracks of each output, how each is made, and the expected size."""
+"""Describe a plan for requesters: how each track of an output is made, and the expected size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -29,7 +29,7 @@ from euterpe.media.source.media_info import MediaInfo, StreamInfo
 # The planned rate of a rendition limits its peaks. The average rate of a usual film is 1.75 times lower.
 _PEAK = 1.75
 # Lowering the CRF by six doubles the rate of H.264 and HEVC. The highest CRF of H.264 and HEVC is 51. The
-# highest CRF of the other codecs is 63.
+# highest CRF of VP9 and AV1 is 63.
 _DOUBLING_STEPS, _RANGE = 6, 51
 # FLAC compresses a sample of 16 bits to 0.6 of its size.
 _LOSSLESS_BITS = 9.6
@@ -78,10 +78,14 @@ def _output(plan: Plan, output: OutputSpec, info: MediaInfo) -> PlannedOutputDoc
                     tracks.append(_still(command, product))
                     stills += _still_bytes(command, product, output)
     tracks += _texts(plan, output)
+    video = getattr(output, "video", None)
     return PlannedOutputDocument(
         name=output.name,
         duration_seconds=None if stills and not isinstance(output, PreviewOutput) else seconds,
         expected_bytes=stills or _expected_bytes(tracks, seconds),
+        watermark=mark.position if (mark := getattr(output, "watermark", None)) else None,
+        target_vmaf=target.vmaf if (target := getattr(video, "target", None)) else None,
+        encryption=lock.method if (lock := getattr(output, "encryption", None)) else None,
         tracks=[members(track) for track in tracks],
     )
 

@@ -17,7 +17,7 @@ _MOST_FPS = 60.0
 # A rate up to this limit is not changed, so that 59.94 and 60 are treated in the same way.
 _ABOUT_SIXTY = 60.5
 _SAME_RATE = 1.005
-# A picture may come early by up to this many picture durations.
+# A picture that is early by at most this many picture durations is kept.
 JITTER_PICTURES = 3
 
 
@@ -61,7 +61,7 @@ def _upright(video: StreamInfo) -> tuple[float, float]:
 def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
     """Return the part that the crop keeps, in decoded pixels.
 
-    Decoded pixels may have another aspect ratio than shown pixels.
+    The aspect ratio of decoded pixels can differ from the aspect ratio of shown pixels.
     """
     if crop is None:
         return None
@@ -73,7 +73,7 @@ def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
         even_below(size.width / across),
         even_below(size.height / down),
     )
-    # If decoded pixels are very wide, several shown pixels may be narrower than one decoded pixel.
+    # If decoded pixels are very wide, several shown pixels together can be narrower than one decoded pixel.
     if min(area.width, area.height) < 2:
         raise _nothing_left()
     return area
@@ -128,7 +128,7 @@ def frame_rate(video: StreamInfo, most: float | None) -> float | None:
 def burst_rate(video: StreamInfo, most: float | None) -> float | None:
     """Return the highest rate at which pictures are kept, or None if all pictures get a constant rate.
 
-    Even a source with a low mean rate may have more pictures per second for a short time.
+    A source whose mean rate is below this rate can exceed this rate for a short time.
     """
     return round(_tolerated_rate(video, most), 6) if frame_rate(video, most) is None else None
 
@@ -142,13 +142,16 @@ def has_bursts(video: StreamInfo, most: float | None) -> bool:
 
 
 def _tolerated_rate(video: StreamInfo, most: float | None) -> float:
-    """Return the highest rate of the source's pictures that is not changed."""
+    """Return the limit up to which a source keeps its frame rate."""
     tolerated = _ABOUT_SIXTY if most is None else most * _SAME_RATE
     return tolerated / 2 if deinterlacing(video, most) == "field" else tolerated
 
 
 def deinterlacing(video: StreamInfo, wanted_fps: float | None) -> Deinterlacing:
-    """Return whether to make one picture of each frame, or of each field if `wanted_fps` is high enough."""
+    """Return whether each frame or each field becomes a picture, or "none" for a progressive source.
+
+    Each field becomes a picture if `wanted_fps` is at least 1.5 times the frame rate of the source.
+    """
     if not video.interlaced:
         return "none"
     return "field" if wanted_fps and wanted_fps >= 1.5 * (video.fps or USUAL_FPS) else "frame"

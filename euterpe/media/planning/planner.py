@@ -155,7 +155,7 @@ class _Planner:
                 self._add_tracked(output, watermark)
 
     def _add_tracked(self, output: Tracked, watermark: ChosenWatermark | None) -> None:
-        # An optional output gets a command of its own, so that its failure does not fail the others.
+        # An optional output gets a separate command, so that its failure does not affect the other outputs.
         builder = CommandBuilder() if output.optional else self._shared
         source = self._input(output)
         sounds = self._sounds(output, source)
@@ -199,7 +199,8 @@ class _Planner:
         if video is not None and not isinstance(output, SoundOutput) and output.video is not None:
             settings = VideoSettings(output.video.codec, fps=output.video.fps, hdr=output.video.hdr)
             self.warnings += video_warnings(video, settings, output.name)
-        # An output with sound alone may ask for subtitles. Warn of each subtitle track that it cannot have.
+        # Warn of missing subtitles if the output has pictures or requests subtitles. A film without pictures
+        # may request subtitles too.
         if not isinstance(output, SoundOutput) and (output.video is not None or output.subtitles is not None):
             self.warnings += subtitle_warnings(output.subtitles, self.info, output.name)
 
@@ -269,7 +270,7 @@ def _no_pictures(output: OutputSpec) -> MediaError:
 
 
 def _refuse_a_late_start(output: OutputSpec, info: MediaInfo) -> None:
-    """Raise for an output that would begin after the end of the source, or after its last picture began."""
+    """Raise for an output that would begin after the end of the source, or after the last picture begins."""
     if output.start is None:
         return
     video = info.video if isinstance(output, Pictured) or _has_pictures(output) else None

@@ -31,23 +31,28 @@ from euterpe.media.planning.tree import (
 
 # The folder of the results. No output has a name that begins with a dot.
 LOGS = ".quality"
-# VMAF is computed for one picture in each interval, which depends on the length of the film in seconds. The
-# intervals are primes other than 2 and 5, because encoders make better pictures at intervals of 4, 5 or 8:
-# every 5th picture of a film by x265 scored 4.5 too high. In a film of 126 s with many scenes, by x264, x265
-# and SVT-AV1, the mean of the measured pictures was within 0.8 of the mean of all pictures, in 95 % of the
-# parts of 11 to 120 s. At 720 lines by x264, encode and measurement take 1.23 times the processor time of the
-# encode even if almost no picture is measured, because all pictures are decoded. With the intervals 7, 13
-# and 29, they take 1.46, 1.36 and 1.29 times.
+# VMAF is computed for every 3rd picture of a film of up to 10 s, for every 7th up to 30 s, for every 13th up
+# to 120 s, and for every 29th picture of a longer film. These intervals are primes other than 2 and 5,
+# because encoders make better pictures at intervals of 4, 5 or 8: measured on every 5th picture of a film
+# encoded by x265, the VMAF score was 4.5 too high.
+#
+# The intervals were tested with a film of 126 s with many scenes, encoded by x264, x265 and SVT-AV1. In 95 %
+# of the film's parts of 11 to 120 s, the mean of the measured pictures was within 0.8 of the mean of all
+# pictures.
+#
+# With x264 at 720 lines and the intervals 7, 13 and 29, an encode with its measurement takes 1.46, 1.36 and
+# 1.29 times the processor time of the encode alone. Even if almost no picture is measured, the encode with
+# its measurement takes 1.23 times the processor time of the encode alone, because all pictures are decoded.
 _INTERVALS = ((10.0, 3), (30.0, 7), (120.0, 13))
 _LONGEST_INTERVAL = 29
-# VMAF needs the pictures before and after a picture too, for its motion feature.
+# To measure a picture, VMAF also needs the picture before it and the picture after it (the motion feature).
 _NEIGHBOURHOOD = 3
-# This model is for a screen of 1080 lines. For larger pictures there is a model for 2160 lines.
+# The usual model of VMAF is for a screen of 1080 lines. For larger pictures there is a model for 2160 lines.
 _MODEL: VmafModel = "vmaf_v0.6.1"
 _LARGE_MODEL: VmafModel = "vmaf_4k_v0.6.1"
 _LARGE_PIXELS = 2560 * 1440
-# libvmaf crashed at a side of 16 pixels, and worked at 18. libvmaf scales the pictures down by 16 to compare
-# them.
+# libvmaf scales the pictures down by 16 to compare them. libvmaf crashed at a side of 16 pixels, and worked
+# at 18.
 _LEAST_SIDE = 32
 
 
@@ -64,7 +69,10 @@ NOTHING = Wanted()
 
 
 def wanted_quality(output: MeasuredOutput, video: Video | AdaptiveVideo) -> Wanted:
-    """Return what the request wants measured. `vmaf_min` and a target imply that VMAF is measured."""
+    """Return the measurements that the request asks for.
+
+    `vmaf_min` and a target imply that VMAF is measured.
+    """
     needs_vmaf = output.vmaf_min is not None or video.target is not None
     found = {*output.measure, *(["vmaf"] if needs_vmaf else [])}
     target = video.target.vmaf if video.target else None
@@ -127,9 +135,10 @@ def _interval(seconds: float) -> int:
 def needed_pictures(check: QualityCheck) -> str:
     """Return the filter that leaves out the pictures that no metric needs, or an empty text.
 
-    VMAF needs three pictures for each measured picture. They are found by their numbers, which are the same
-    before the encoder and after the decoder. The scores are the same as without this filter. The pictures
-    that are left out are not kept until the decoder returns them, and libvmaf does not copy them.
+    VMAF needs three pictures for each measured picture. The filter finds these pictures by their numbers,
+    which are the same before the encoder and after the decoder. The scores are the same as without this
+    filter. The filter saves memory: a picture that is left out is not kept until the decoder has decoded it,
+    and libvmaf does not copy it.
     """
     if check.metrics != ("vmaf",) or check.interval <= _NEIGHBOURHOOD:
         return ""
@@ -151,7 +160,7 @@ def comparison_arguments(command: Command) -> Iterator[str]:
 
 
 def _measured(command: Command) -> Iterator[tuple[int, int, int, QualityCheck]]:
-    """Yield, for each measured encode, the indexes of its product, stream and encode, and its metrics."""
+    """Yield, for each measured encode, the indexes of its product, stream and encode, and its check."""
     for place, product in enumerate(command.products):
         for stream, video in _encodes(product):
             if (check := command.videos[video].quality) is not None:
@@ -176,8 +185,8 @@ def _encodes(product: Product) -> Iterator[tuple[int, int]]:
 def _comparison(check: QualityCheck, decoded: str, reference: str) -> Iterator[str]:
     """Yield the filters that compare decoded pictures with a reference, one metric after the other.
 
-    Each filter passes its first input on. XPSNR takes the reference as the first input, and the other filters
-    take it as the second.
+    Each filter outputs its first input unchanged. The reference is the first input of XPSNR, and the second
+    input of the other filters.
     """
     if needed := needed_pictures(check):
         yield f"{decoded}{needed}null[{reference}needed]"
@@ -194,7 +203,8 @@ def _filter(check: QualityCheck, metric: Metric) -> str:
     log = log_path(check, metric)
     if metric != "vmaf":
         return f"{metric}=stats_file={log}"
-    # Without the other pictures, the measured pictures are the first, the fourth, the seventh, and so on.
+    # `needed_pictures` keeps three pictures for each measured picture, so every third of the kept pictures is
+    # measured.
     interval = _NEIGHBOURHOOD if needed_pictures(check) else check.interval
     # Give libvmaf no threads of its own, because it queues pictures for them without a limit (Netflix/vmaf
     # issue 1587).

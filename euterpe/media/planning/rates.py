@@ -3,8 +3,8 @@
 from euterpe.media.planning.picture import Size
 
 # The limit for H.264 at 1080 lines and 30 pictures per second. The limits of other sizes follow a power of
-# the number of pixels, because larger pictures have less detail per pixel: 8.5 Mbit/s at 1440 lines, 3.4 at
-# 720, 1.9 at 480, 0.9 at 270.
+# the number of pixels, because larger pictures have less detail per pixel. The limits in Mbit/s are 9.0 at
+# 1440 lines, 3.4 at 720, 1.9 at 480, and 0.9 at 270.
 _FULL_HD_KBPS, _FULL_HD_PIXELS, _PIXEL_POWER = 6_000, 1920 * 1080, 0.7
 _USUAL_FPS, _FPS_POWER = 30.0, 0.5
 _LEAST_KBPS = 150

@@ -31,20 +31,24 @@ from euterpe.media.planning.tree import (
 from euterpe.media.source.media_info import MediaInfo
 
 # The sample of a film of up to 10 s is the whole film. For a longer film, samples of 2 % of its length are
-# enough. For 180 s of 360 lines by x264, the four encodes of the samples and their measurement took 10 % of
-# the processor time of the whole encode. For 120 s, with samples of 3 %, they took 18 %. The samples are 3 to
-# 32 s in total, which is more than 2 % for a film below 150 s.
+# enough. The samples are at least 3 s and at most 32 s in total. For a film shorter than 150 s, 3 s is more
+# than 2 % of its length. A search consists of four encodes of the samples, with their measurement. For a film
+# of 180 s with 360 lines, encoded with x264, the search took 10 % of the processor time of the encode of the
+# whole film. For a film of 120 s, with samples of 3 % of its length, the search took 18 % of the processor
+# time of the encode.
 _WHOLE_SECONDS = 10.0
 _SHARE, _LEAST_SECONDS, _MOST_SECONDS = 0.02, 3.0, 32.0
 _FEW, _MANY, _MANY_FROM = 3, 8, 8.0
 _COST_OF_VMAF = 0.3
-# VMAF is computed for every 3rd picture of the samples, because they have few pictures.
+# VMAF is computed for every 3rd picture of the samples. The samples have few pictures, so the longer
+# intervals for whole films would measure too few.
 _INTERVAL = 3
-# The error, 101 - VMAF, grows by about the same factor with each step of the rate factor. For seven pairs of
-# film and encoder, the scores between the four factors were predicted within 0.5 above VMAF 85.
+# Each step of the rate factor multiplies the error, 101 - VMAF, by about the same number. In a test with
+# seven pairs of film and encoder, predictions between the four measured factors were wrong by at most 0.5,
+# for a VMAF above 85.
 _PERFECT = 101.0
-# A prediction is right within 1 point. If the prediction exceeds the target by more, the requester gets a
-# warning.
+# A prediction is wrong by at most 1 point. If the prediction exceeds the target by more than 1 point, the
+# requester gets a warning.
 _TOLERANCE = 1.0
 
 
@@ -110,8 +114,8 @@ def with_searches(plan: Plan, info: MediaInfo) -> Plan:
 def with_factors(plan: Plan, results: Mapping[int, MeasuredCurve | None]) -> Plan:
     """Return the plan with rate factors in place of the goals, and a warning for each goal that is missed.
 
-    `results` has the result of each search, by the index of the search in the plan. None means that the
-    search failed; the outputs that need it will not be made.
+    `results` has the result of each search, by the index of the search in the plan. If a search failed, its
+    result is None, and the outputs that need this result will not be made.
     """
     warnings: list[PlanWarning] = []
 

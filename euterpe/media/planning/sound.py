@@ -12,7 +12,7 @@ from euterpe.media.packaging.languages import is_spoken
 from euterpe.media.planning.tree import PlanWarning, TrackLabels
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# The names of layouts, as ffmpeg writes them: the channels, then the LFE, then the height channels.
+# ffmpeg's name of a layout, such as `5.1.2`, has the numbers of main channels, LFE and height channels.
 _LFE, _HEIGHTS = re.compile(r"[0-9]+\.1(?![0-9])"), re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _OF_2_1, _OF_5_1, _OF_6_1, _OF_7_1 = 3, 6, 7, 8
 
@@ -132,7 +132,7 @@ def _channels(codec: Codec, wanted: Channels, stream: StreamInfo) -> int:
 def _channels_with_lfe(codec: Codec, stream: StreamInfo, source: int) -> int:
     """Return the number of channels of the smallest usual layout that keeps the LFE of the source.
 
-    ffmpeg mixes 2.1 into 3.0 without the LFE.
+    For example, 2.1 becomes 5.1. With three channels, ffmpeg would mix 2.1 into 3.0 and drop the LFE.
     """
     if codec.name == "aac" and source == _OF_6_1:
         return _OF_7_1  # browsers do not read the table that AAC needs for 6.1 and 7.0
@@ -142,7 +142,7 @@ def _channels_with_lfe(codec: Codec, stream: StreamInfo, source: int) -> int:
 
 
 def _lost_heights(one: Chosen) -> str | None:
-    """Return the source's layout if it has height channels that the codec mixes into other channels."""
+    """Return the layout of a source whose height channels the codec mixes into other channels, or None."""
     layout = one.stream.layout
     is_mixed = one.codec in ("aac", "opus") and channels_of(one) == one.stream.channels
     return layout if is_mixed and layout and _HEIGHTS.match(layout) else None

@@ -29,7 +29,8 @@ def _prepared(sound: Sound, source: Input, *, is_float: bool) -> Iterator[str]:
     if moved := sound.shift + sound.silent_seconds:
         yield f"asetpts=PTS-({moved:.6f})/TB"
     yield from _part(sound, source)
-    # Fill or cut errors of more than 20 ms, stretch the sound to remove smaller errors, and begin at 0.
+    # Begin at 0. Fill a gap or cut an overlap of more than 20 ms. Remove smaller errors of the times by
+    # stretching the sound.
     yield f"aresample={sound.rate}:async=200:min_comp=0.002:min_hard_comp=0.02:first_pts=0"
     # ffmpeg makes a mix of integer samples quieter, so that it cannot exceed full scale. The gain must apply
     # to the same mix that was measured, so the measurement and the encode use floating point.
@@ -40,7 +41,7 @@ def _prepared(sound: Sound, source: Input, *, is_float: bool) -> Iterator[str]:
 
 
 def _part(sound: Sound, source: Input) -> Iterator[str]:
-    """Yield the filter that cuts the part out, if ffmpeg cannot seek exactly to its start."""
+    """Yield the filter that keeps only the part, if ffmpeg cannot seek exactly to the start of the part."""
     if source.lead_in is not None:
         end = "" if source.seconds is None else f":end={max(0.0, source.seconds - sound.silent_seconds):.6f}"
         yield f"atrim=start=0{end}"
@@ -49,8 +50,8 @@ def _part(sound: Sound, source: Input) -> Iterator[str]:
 def _silence(sound: Sound) -> Iterator[str]:
     """Yield the filter that adds silence before a late sound.
 
-    The resampler would make all the silence as one frame: 1,571 MiB of memory for an hour. This filter makes
-    small frames, and needs 49 MiB.
+    The resampler would make all the silence as one frame, and would need 1,571 MiB of memory for an hour of
+    silence. This filter makes small frames, and needs 49 MiB.
     """
     if sound.silent_seconds:
         yield f"adelay={sound.silent_seconds * sound.rate}S:all=1"

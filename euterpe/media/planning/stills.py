@@ -44,7 +44,7 @@ _MOST_SMALL_PICTURES = 10_000
 # The number of pictures that `best` compares. If the source has enough keyframes, only keyframes are decoded:
 # 100 keyframes cover 3 minutes of a usual film.
 _BEST_OF, _LEAST_BEST_OF, _BEST_FROM = 100, 5, 0.05
-# `best` and GIF keep all their pictures in memory at the same time.
+# The memory limit for `best` and GIF, which keep all their pictures in memory at the same time.
 _MOST_HELD_BYTES = 1 << 30
 # Do not decode keyframes alone if the sound begins more than this time after the pictures. In a source whose
 # sound began two minutes late, ffmpeg gave the pictures times 120 s below 0, and dropped them.
@@ -130,10 +130,10 @@ def sprite(
 
 
 def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
-    """Return whether a part of this length has four keyframes or more, with correct times from ffmpeg.
+    """Return True if a part of this length has four or more keyframes and ffmpeg computes correct times.
 
-    With too few decoded pictures, ffmpeg may not learn when the pictures begin, and counts the times from the
-    start of the sound.
+    If ffmpeg decodes too few pictures, ffmpeg cannot always find out when the pictures begin. In this case,
+    ffmpeg counts the times from the start of the sound.
     """
     if video.keyframe_interval is None or video.first_seconds is None:
         return False
@@ -145,7 +145,10 @@ def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
 
 
 def _last_begin(video: StreamInfo, picture: float) -> float:
-    """Return the latest time at which a seek finds a picture: half a picture before the last picture."""
+    """Return the latest time at which a seek finds a picture.
+
+    This time is earlier than the last picture by half the duration of a picture.
+    """
     if video.latest_seconds is None or video.first_seconds is None:
         return inf
     return video.latest_seconds - video.first_seconds - picture / 2
@@ -206,7 +209,7 @@ class Grid:
 def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
     """Raise `MediaError` when the sprites of a job need too many pictures.
 
-    A source of a few KB may declare a duration of 30 years, so call this function before planning any sprite.
+    A source of a few KB can declare a duration of 30 years, so call this function before planning any sprite.
     """
     video = info.video
     count = sum(_count(sprite, info, video) for sprite in sprites) if video else 0

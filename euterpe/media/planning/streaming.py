@@ -38,7 +38,7 @@ def can_stream(plan: Plan) -> bool:
 
 def _is_linear(product: object) -> bool:
     # Some formats have tags after the last packet, which ffmpeg reads only from a file. The subtitles of a
-    # film are read before its encode begins, and may be anywhere in the source.
+    # film are read before its encode begins, and can be anywhere in the source.
     if isinstance(product, File):
         return not product.keeps_tags and not product.subtitles
     return isinstance(product, Rendition)

@@ -16,10 +16,10 @@ Wanted = Sequence[str] | Literal["all"] | None
 
 
 def chosen_subtitles(wanted: Wanted, info: MediaInfo) -> tuple[StreamInfo, ...]:
-    """Return the text tracks to make: all in the order of the source, or those in the requested languages.
+    """Return the text tracks to make: all tracks of the source, or the tracks in the requested languages.
 
-    Closed captions come last. Their language is not known, and their track is the video stream that contains
-    them.
+    Closed captions come last. The language of captions is not known, and their track is the video stream that
+    contains them.
     """
     texts = [one for one in info.streams if one.kind == "subtitle" and _is_text(one)]
     texts += [info.video] if info.video is not None and _has_captions(info.video) else []

@@ -1,4 +1,4 @@
-"""The subtitle files that a command reads beside the source.
+"""The subtitle files that a command reads in addition to the source.
 
 We write these files, and ffmpeg only copies their packets.
 """
@@ -34,7 +34,7 @@ class TextInput:
 
 
 def text_inputs(command: Command) -> tuple[TextInput, ...]:
-    """Return the subtitle files in the order in which ffmpeg opens them, which is after all other inputs."""
+    """Return the subtitle files in the order in which ffmpeg opens them, after all other inputs."""
     return tuple(_text_inputs(command))
 
 

@@ -1,7 +1,8 @@
 """The times of outputs: choose the moment of the source that becomes 0, and keep picture and sound in sync.
 
 ffmpeg subtracts the start of the container from all times. For formats with jumps in time (MPEG-TS), ffmpeg
-subtracts the earliest start of the streams that it reads. `Timeline.shift` must be subtracted in addition.
+subtracts the earliest start of the streams that it reads. After this, the filters of the plan subtract
+`Timeline.shift`.
 """
 
 from collections.abc import Sequence
@@ -13,21 +14,24 @@ from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Input
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# If the sound begins at most this much before the first picture, the sound before the picture is cut off. The
-# part that is cut off is silence that encoders add, and every picture keeps its exact time. If the sound
-# begins earlier, black pictures are shown until the first picture.
+# If the sound begins at most this much before the first picture, the sound before the picture is cut off.
+# This sound is silence that encoders add. Every picture keeps its exact time. If the sound begins earlier,
+# black pictures are shown until the first picture.
 _LEAD_S = 0.1
-# A stream with less than this in the part is left out, because it may have less than one frame of sound.
+# A stream is left out if the part contains less than this much of its media, because this can be less than
+# one frame of sound.
 _LEAST_PART_S = 0.1
-# Ten black pictures per second are shown before the first picture, so that segments can begin among them. A
-# lead of more than an hour is refused, because a source of a few KB may claim any number of seconds.
+# Ten black pictures per second are shown before the first picture, so that a segment can begin with a black
+# picture. A source whose sound begins more than an hour before its first picture is refused, because a file
+# of a few KB can declare any number of seconds.
 BLACK_FPS, _LONGEST_LEAD_S = 10, 3600.0
-# Ends may differ by this much, because containers round them, encoders add padding, and the last picture has
-# no duration. A larger difference means that media is missing.
+# A complete track can end earlier in the output than in the source by this much, because containers round
+# times, encoders add padding, and the last picture has no duration. A larger difference means that media is
+# missing.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 # In these containers ffmpeg seeks to any packet, and loses the pictures before the next keyframe: a part that
-# should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters cut the part
-# out.
+# should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters keep only the
+# part.
 _SEEKS_TO_ANY_PACKET = ("mpegts", "mpeg")
 # ffmpeg begins to decode four mean keyframe intervals before the part, but at least 20 s before it, so that
 # there is a keyframe before the part. By default, x264 and x265 make a keyframe every 250 pictures, which is
@@ -39,7 +43,7 @@ _LEAST_LEAD_IN_S, _INTERVALS = 20.0, 4
 class Timeline:
     """The times of one output.
 
-    `shift` is subtracted from all times, and may be negative. `lead` is the time before the first picture.
+    `shift` is subtracted from all times, and can be negative. `lead` is the time before the first picture.
     `zero` is the time in the source that becomes 0. `seconds` is the length of the part of the source.
     """
 
@@ -52,24 +56,24 @@ class Timeline:
     def silent_seconds_before(self, stream: StreamInfo) -> int:
         """Return the whole seconds of silence to add before a stream that begins late.
 
-        The resampler adds the rest, one to two seconds, up to the exact beginning of the stream.
+        The resampler adds the remaining one to two seconds, up to the exact beginning of the stream.
         """
         if stream.first_seconds is None:
             return 0
         return max(0, floor(stream.first_seconds - self.zero) - 1)
 
     def has(self, stream: StreamInfo) -> bool:
-        """Return whether the stream has media in the part. A stream of unknown end counts as endless."""
+        """Return whether the stream has media in this part. A stream of unknown end counts as endless."""
         first = stream.first_seconds
         if self.seconds is not None and first is not None and first >= self.zero + self.seconds:
             return False
         return stream.end_seconds is None or stream.end_seconds > self.zero + _LEAST_PART_S
 
     def least_end_of(self, stream: StreamInfo) -> float | None:
-        """Return the earliest end of the stream in a complete output, or None if it is not known."""
+        """Return the earliest accepted end of the stream, or None if the end of the stream is not known."""
         if stream.end_seconds is None or not self.has_known_ends:
             return None
-        # x264, x265 and SVT-AV1 do not keep the duration of the last picture, which may be long in a slide
+        # x264, x265 and SVT-AV1 do not keep the duration of the last picture, which can be long in a slide
         # show.
         kept = stream.latest_seconds if stream.kind == "video" else None
         end = max(0.0, (stream.end_seconds if kept is None else kept) - self.zero)
@@ -95,7 +99,7 @@ def _lead_in(info: MediaInfo, start: float) -> float | None:
     """Return how many seconds to decode before the start of the part, or None if a seek is exact."""
     if info.container not in _SEEKS_TO_ANY_PACKET or (video := info.video) is None:
         return None
-    # If the end is not known, the times may jump, and a seek may stop anywhere.
+    # If the end is not known, the times can jump, and a seek can stop at any position.
     if video.keyframe_interval is None or video.end_seconds is None:
         return start
     return min(start, max(_LEAST_LEAD_IN_S, _INTERVALS * video.keyframe_interval))

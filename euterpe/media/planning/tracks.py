@@ -38,8 +38,8 @@ from euterpe.media.planning.tree import (
 from euterpe.media.planning.watermark import ChosenWatermark, overlay
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# The keyframe interval of files decides how precisely a player can seek, and how much the check of the last
-# picture must decode.
+# The keyframe interval of files decides how precisely a player can seek, and how many pictures the check of
+# the end of a file must decode.
 KEYFRAME_SECONDS = 4
 # The bytes that x264 and x265 write depend on the number of threads. So the number of threads depends on the
 # picture size and never on the worker. Each entry is (maximum number of pixels, threads).
@@ -129,8 +129,8 @@ def add_video(
             codec=settings.codec,
             colour=builder.pictures[picture].colour,
             threads=threads_for((around or size).pixels),
-            # With a grid, all keyframes are forced, so the encoder's own interval must be longer than the
-            # grid's.
+            # With a grid, all keyframes are forced, so the keyframe interval of the encoder must be longer
+            # than the grid.
             keyframe_pictures=max(1, round(fps * (settings.grid_seconds or KEYFRAME_SECONDS)))
             * (1 if settings.grid_seconds is None else 2),
             crf=settings.crf,
@@ -200,7 +200,7 @@ def threads_for(pixels: int) -> int:
 
 
 def dropped_pictures(info: MediaInfo, video: StreamInfo | None, output: str) -> Iterator[PlanWarning]:
-    """Yield a warning for each other video track of the source, and for its cover pictures."""
+    """Yield a warning for each video track of the source except `video`, and for its cover pictures."""
     for stream in info.streams:
         if stream.kind == "video" and video is not None and stream.index != video.index:
             yield PlanWarning("video_track_dropped", output, f"video track {stream.index} is not included")

@@ -3,8 +3,8 @@
 A command opens the source one or more times (`Input`), changes its pictures once (`Picture`), scales them in
 a cascade (`Scale`), prepares its sound (`Sound`), encodes pictures and sound (`VideoTrack`, `AudioTrack`) or
 copies a stream (`CopiedTrack`), and writes files (`File`, `Rendition`, `Still`). A node refers to an earlier
-node of the same command by its index in its list. `argv.py` turns a command into arguments. All values are
-numbers and names from closed lists.
+node of the same command by a list index: `VideoTrack.scale` is an index into `Command.scales`. `argv.py`
+turns a command into arguments. All values are numbers and names from closed lists.
 
 Some numbers must be measured in the source first. In this case, the plan has measurements, which run before
 the commands, and a goal in place of each of these numbers. `measurements.py` replaces the goals by numbers.
@@ -47,9 +47,9 @@ class PictureColour:
 class Input:
     """One input of ffmpeg: the source, or a watermark.
 
-    `start` and `seconds` define a part of the source; None means all of it. If ffmpeg cannot seek to
-    keyframes, it starts `lead_in` seconds earlier, and filters cut the part out. None means that the seek is
-    exact.
+    `start` and `seconds` define a part of the source. If both are None, the input is the whole source. If
+    ffmpeg cannot seek to keyframes, it starts `lead_in` seconds before the part, and filters keep only the
+    part. `lead_in` is None if the seek is exact.
     """
 
     start: float | None = None
@@ -70,7 +70,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Moment:
-    """The first picture from `lead` seconds before the start of the input, or else the last picture."""
+    """The first picture that begins at or after a moment, or else the last picture.
+
+    The moment is `lead` seconds before the start of the input.
+    """
 
     kind: Literal["moment"]
     lead: float
@@ -87,7 +90,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Best:
-    """The picture that is most like the others among the next `count` pictures."""
+    """Of the next `count` pictures, the picture that is most similar to all other pictures."""
 
     kind: Literal["best"]
     count: int
@@ -140,9 +143,9 @@ class Picture:
     lead: float = 0.0
     deinterlacing: Deinterlacing = "none"
     fps: float | None = None  # None keeps the time of each picture
-    most_fps: float | None = None  # the rate to which bursts are thinned, before the deinterlacing
+    most_fps: float | None = None  # pictures above this rate are left out, before the deinterlacing
     cut: CropArea | None = None
-    turn: Turn = 0  # clockwise, after the cut
+    turn: Turn = 0  # in degrees, clockwise, after the crop
     tone_map: ToneMap | None = None
     is_ten_bit: bool = False
     pick: Pick | None = None  # None keeps all pictures
@@ -294,7 +297,8 @@ class Gain:
 class Sound:
     """The sound of a stream, from the time 0 of its outputs: late sound is padded, early sound is cut.
 
-    `silent_seconds` is the silence to add before late sound. The resampler adds one to two seconds more.
+    `silent_seconds` is the number of whole seconds of silence to add before late sound. The resampler adds
+    the rest of the silence, which is one to two seconds.
     """
 
     input: int
@@ -357,8 +361,8 @@ class MuxedTrack:
 class SubtitleTrack:
     """A text track of the source, which becomes WebVTT or the timed text of MP4.
 
-    `shift` is the time in the source that becomes 0. All cues end by `seconds`, the length of the part. None
-    means the end of the output.
+    `shift` is the time in the source that becomes 0. All cues end by `seconds`, the length of the part. If
+    `seconds` is None, all cues end by the end of the output.
     """
 
     stream: int
@@ -388,8 +392,8 @@ class File:
     is_fragmented: bool = False
     keeps_tags: bool = False
     tags: tuple[Tag, ...] = ()
-    input: int = 0  # the index of the input that `keeps_tags` refers to
-    subtitles: tuple[SubtitleTrack, ...] = ()  # in the file, these follow the other tracks
+    input: int = 0  # with `keeps_tags`: the index of the input that has the tags
+    subtitles: tuple[SubtitleTrack, ...] = ()  # after the other tracks of the file
 
 
 @dataclass(frozen=True)
@@ -542,7 +546,10 @@ class WatermarkFile:
 
 
 def output_of(path: str) -> str:
-    """Return the name of the output of a path: the first folder, or else the file name without its suffix."""
+    """Return the name of the output to which a file belongs.
+
+    The name is the first folder of the path, or else the file name without its suffix.
+    """
     folder, slash, _ = path.partition("/")
     return folder if slash else path.rpartition(".")[0]
 

@@ -33,7 +33,7 @@ def _is_cut_off(stream: StreamInfo, info: MediaInfo) -> bool:
     if stream.declared_seconds is None or stream.duration_seconds is None or stream.end_seconds is None:
         return False
     declared = stream.declared_seconds
-    pictures = 2 / stream.fps if stream.fps else 0.0  # the last picture may have no duration
+    pictures = 2 / stream.fps if stream.fps else 0.0  # the packet of the last picture can lack a duration
     tolerance = max(_LEAST_TOLERANCE_S, pictures, min(_TOLERANCE * declared, _MOST_TOLERANCE_S))
     # Matroska declares the time at which a stream ends, even if the stream begins late. Other containers
     # declare how long the stream is.

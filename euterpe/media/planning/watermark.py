@@ -102,7 +102,7 @@ def _given(info: WatermarkInfo) -> PictureColour:
     if found.matrix == _RGB or pixels.startswith(_RGB_FORMATS):
         return PictureColour(primaries, 13, _RGB, full_range=True)
     # Without tags, JPEG and AVIF pictures have the full range, and lossy WebP has the limited range. The
-    # pictures of all three formats have the matrix of BT.601.
+    # matrix of untagged pictures in these three formats is that of BT.601.
     is_full = found.full_range if found.full_range is not None else info.container != "webp_pipe"
     matrix = found.matrix if found.matrix in (1, 5, 6, 7, 9) else 5
     return PictureColour(primaries, 13, matrix, full_range=is_full)

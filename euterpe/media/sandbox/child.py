@@ -69,22 +69,22 @@ class Child:
 
     @property
     def end(self) -> Exit:
-        """Return the exit status. Raise RuntimeError before `events` or `wait` has seen the end."""
+        """Return the exit status. Raise RuntimeError until `events` or `wait` has received this status."""
         if self._exit is None:
             raise RuntimeError(f"process {self.pid} still runs")
         return self._exit
 
     @property
     def cpu_seconds(self) -> float:
-        """Return the processor time used so far, including the time of children already waited for."""
+        """Return the processor time that the process and its reaped children have used so far."""
         return self._exit.cpu_seconds if self._exit else _running_cpu_seconds(self.pid)
 
     def kill(self) -> None:
-        """Kill the process. Any thread may call this method, more than once, and also after `close`.
+        """Kill the process. Any thread may call this method, repeatedly, and also after `close`.
 
         The pidfd works after the helper has ended, and never refers to another process. The death signal
-        alone is not enough, because only the main thread of the child has one: if another thread executes the
-        program again, the child outlives the helper.
+        alone is not enough, because only the main thread of the child has a death signal. If another thread
+        executes the program again, the child outlives the helper.
         """
         with self._lock, suppress(ProcessLookupError):
             if self._pidfd >= 0:
@@ -97,7 +97,7 @@ class Child:
                 self.kill()
                 try:
                     self.wait(HELPER_TIMEOUT_S)
-                except MediaError:  # the helper is gone, so no exit status will come
+                except MediaError:  # the helper has ended, so no exit status will be sent
                     self._await_end(HELPER_TIMEOUT_S)
         finally:
             self._channel.close()

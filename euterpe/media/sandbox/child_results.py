@@ -1,6 +1,6 @@
 """Validate the JSON that a sandboxed child returns: field types, and one check of the whole answer.
 
-A compromised child may return anything, for example a list instead of a width, or a name of one megabyte. The
+A compromised child can return anything, for example a list instead of a width, or a name of one megabyte. The
 worker uses only validated values, and rejects an answer that contains anything else.
 """
 
@@ -20,9 +20,9 @@ MOST = 2**31 - 1  # the largest value of ffmpeg's integers
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SECONDS)]
-# A container time: a time in the file before any shift. This time may be negative.
+# A container time: a time in the file before any shift. This time can be negative.
 MediaTime = Annotated[float, Field(strict=True, ge=-LONGEST_SECONDS, le=LONGEST_SECONDS)]
-Ratio = Annotated[float, Field(strict=True, ge=1 / MOST, le=MOST)]  # a quotient of two of ffmpeg's integers
+Ratio = Annotated[float, Field(strict=True, ge=1 / MOST, le=MOST)]  # a quotient of two integers of ffmpeg
 Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]
 # A name of ffmpeg that may contain some punctuation, such as `High 4:2:2` or `5.1(side)`.
 LABEL = r"[A-Za-z0-9][A-Za-z0-9 ()+./:@_-]{0,63}"

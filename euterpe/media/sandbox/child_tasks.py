@@ -11,7 +11,7 @@ import av
 
 from euterpe.media.encoding.inspect_output import inspect
 from euterpe.media.encoding.packet_digests import packets_of_files, packets_of_source
-from euterpe.media.encoding.quality_logs import read_quality_logs
+from euterpe.media.encoding.quality_logs import count_pictures, read_quality_logs
 from euterpe.media.encoding.same_samples import same_samples
 from euterpe.media.errors import MediaError
 from euterpe.media.packaging.decode_times import align_decode_times, drop_edit_list
@@ -19,6 +19,7 @@ from euterpe.media.packaging.disabled_tracks import disable_text_tracks
 from euterpe.media.packaging.first_pictures import decode_first_pictures
 from euterpe.media.packaging.keyframe_file import write_keyframes
 from euterpe.media.packaging.segments import read_segments
+from euterpe.media.packaging.sound_segments import decode_sound_segments
 from euterpe.media.packaging.tails import fold_tail
 from euterpe.media.source.keyframes import keyframes
 from euterpe.media.source.probe import probe, probe_beginning
@@ -54,8 +55,10 @@ _TASKS: dict[str, Callable[..., Any]] = {
     "packets_of_source": packets_of_source,
     "packets_of_files": packets_of_files,
     "read_quality_logs": read_quality_logs,
+    "count_pictures": count_pictures,
     "read_segments": read_segments,
     "decode_first_pictures": decode_first_pictures,
+    "decode_sound_segments": decode_sound_segments,
     "align_decode_times": align_decode_times,
     "drop_edit_list": drop_edit_list,
     "disable_text_tracks": disable_text_tracks,

@@ -1,6 +1,6 @@
 """Confinement of the calling process: namespaces, Landlock, capabilities, resource limits, death signal.
 
-A kernel or a container runtime may refuse namespaces or Landlock. In this case,
+A kernel or a container runtime can refuse namespaces or Landlock. In this case,
 `enter_empty_network_namespace` and `can_hide_files` return False, and `enter_user_namespace` has no effect.
 The resource limits and the death signal work everywhere.
 """
@@ -39,9 +39,9 @@ _OOM_SCORE_ADJ = "500"
 # hard limit. If both limits were equal, the kernel would send only SIGKILL, and the death of the child would
 # look like a kill by another process.
 CPU_GRACE_S = 5
-# Reserved address space is not used memory: the heaps of ffmpeg's threads reserve over 1 GiB on two cores,
-# and more on more cores, but never fill this space. Address space needs a limit too, because no other limit
-# counts shared memory.
+# Reserved address space is not used memory. The heaps of ffmpeg's threads reserve over 1 GiB on two cores,
+# and more on a machine with more cores, but they never fill this space. Address space needs a limit too,
+# because no other limit counts shared memory.
 _RESERVED_ADDRESS_BYTES = 12 << 30
 
 
@@ -59,7 +59,7 @@ class ResourceLimits:
 def raise_oom_score() -> None:
     """Raise the OOM score of this process, so that the OOM killer kills a child and not the worker.
 
-    The death of the worker would end all of its jobs at once.
+    The death of the worker would end all of its jobs.
     """
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
@@ -102,7 +102,9 @@ def drop_capabilities() -> None:
 
 
 def forbid_inspection() -> None:
-    """Deny other processes of this user `/proc/PID/{mem,environ,maps,fd,…}` and ptrace(2) of this process.
+    """Prevent other processes of this user from inspecting this process.
+
+    They cannot use ptrace(2) on this process, or open its `/proc/PID/{mem,environ,fd,…}`.
 
     Otherwise a child without Landlock could read the worker's credentials from the worker's memory, or change
     that memory. The setting holds until this process executes a program. The setting also forbids core dumps.
@@ -122,7 +124,7 @@ def set_death_signal(parent: int) -> None:
 
 
 def set_resource_limits(limits: ResourceLimits, *, count_processes: bool) -> None:
-    """Set the resource limits of this process. Lower a limit that is above the present hard limit."""
+    """Set the resource limits of this process. No limit is raised above the present hard limit."""
     wanted = {
         resource.RLIMIT_DATA: limits.memory_bytes,
         resource.RLIMIT_AS: limits.memory_bytes + _RESERVED_ADDRESS_BYTES,

@@ -1,10 +1,11 @@
 """The helper process that forks sandboxed children: `python -m euterpe.media.sandbox.fork_server FD`.
 
-`Sandbox` starts it. This process is single-threaded, because the kernel sends a child's death signal when the
-thread that forked the child ends. The process imports PyAV once, so that a probe costs only a fork. An order
-is a message on the control socket that carries these file descriptors: the child's own channel, the order as
-JSON, the child's folder, and the inherited files. When the worker closes a child's channel, the fork server
-kills that child. When the worker closes the control socket, the fork server kills all children.
+`Sandbox` starts this process. The process is single-threaded, because the kernel sends a child's death signal
+when the thread that forked the child ends. The process imports PyAV once, so that a probe costs only a fork.
+The worker sends one message on the control socket for each child. The message carries these file descriptors:
+the child's own channel, the order as JSON, the child's folder, and the inherited files. When the worker
+closes a child's channel, the fork server kills that child. When the worker closes the control socket, the
+fork server kills all children.
 """
 
 import fcntl
@@ -93,7 +94,7 @@ class _ForkServer:
         channel = socket.socket(fileno=fds[0])
         try:
             self._fork_child(channel, fds[1:])
-        except OSError as error:  # out of processes or file descriptors
+        except OSError as error:  # no process or file descriptor was free
             _send(channel.fileno(), {"failed": str(error)})
             channel.close()
         finally:
@@ -123,8 +124,8 @@ class _ForkServer:
     def _kill_oversized_children(self) -> None:
         """Kill children that use more memory than their limit.
 
-        RLIMIT_DATA is not enough, because it counts writable memory only: under a limit of 256 MiB a child
-        filled 1,000 MiB, made the pages read-only and kept them.
+        RLIMIT_DATA is not enough, because it counts writable memory only: under a limit of 256 MiB, a child
+        filled pages of 1,000 MiB, made these pages read-only, and kept them.
         """
         if monotonic() - self._measured_at < _MEMORY_CHECK_S:
             return
@@ -147,7 +148,7 @@ class _ForkServer:
     def _reap(self, child: _Child) -> None:
         """Kill the rest of the child's process group, reap the child, and send its exit status."""
         with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # must precede wait4, which frees the pid for reuse
+            os.killpg(child.pid, signal.SIGKILL)  # before wait4, which frees the pid for reuse
         _pid, status, usage = os.wait4(child.pid, 0)
         _send(
             child.channel.fileno(),
@@ -167,7 +168,7 @@ class _ForkServer:
 
 
 def _anonymous_bytes(pid: int) -> int:
-    """Return the resident memory of a process that is not backed by a file."""
+    """Return the anonymous resident memory of a process: the pages that are not backed by a file."""
     # Read `statm`, because it has numbers only. `status` also has the process name, which the process
     # chooses.
     _size, resident, of_files, *_ = map(int, Path(f"/proc/{pid}/statm").read_bytes().split())
@@ -177,7 +178,7 @@ def _anonymous_bytes(pid: int) -> int:
 def _kill(pid: int) -> None:
     """Kill a child and its process group.
 
-    Call this function before the child is reaped, because afterwards another process may get the pid.
+    Call this function before the child is reaped, because afterwards another process can get the same pid.
     """
     os.kill(pid, signal.SIGKILL)  # the child may not have created its process group yet
     with suppress(ProcessLookupError):
@@ -238,8 +239,8 @@ def _reset_signals() -> None:
     # Python ignores these two signals, and an executed program would inherit that setting.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    # Block these signals, because a supervisor may send them to the whole control group, and they must not
-    # end jobs that the worker is finishing. ffmpeg sets handlers for these signals, but does not change the
+    # A supervisor can send these signals to the whole control group, but they must not end jobs that the
+    # worker is finishing. So block them. ffmpeg sets handlers for these signals, but does not change the
     # signal mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
@@ -261,7 +262,7 @@ def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
 
 
 def _send(line: int, message: dict[str, Any]) -> None:
-    with suppress(OSError):  # the worker has closed its end
+    with suppress(OSError):  # the worker has closed its end of the channel
         os.write(line, json.dumps(message).encode())
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from euterpe.domain.errors import EuterpeError
 
-# Docker's default profile allows `unshare` only with CAP_SYS_ADMIN. The default profile allows Landlock since
-# Docker 23.0.
+# Docker's default seccomp profile allows `unshare` only with CAP_SYS_ADMIN. Since Docker 23.0, this profile
+# allows Landlock.
 _NETWORK_ADVICE = (
     "allow the system call unshare: in Docker by --security-opt seccomp=PROFILE.json, a copy of the default "
     "profile with `unshare` added; in Kubernetes by such a profile as seccompProfile type Localhost; on the "

@@ -143,7 +143,7 @@ class Sandbox:
     def probe_beginning(
         self, fd: int, size_bytes: int, *, on_tick: Callable[[], None] = lambda: None
     ) -> Beginning:
-        """Return the facts of a source of `size_bytes`. `fd` has only its beginning."""
+        """Return the facts of a source of `size_bytes`. `fd` has only the beginning of the source."""
         return Beginning.parse(self._examine("probe_beginning", fd, {}, on_tick), size_bytes)
 
     def watermark(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> WatermarkInfo:
@@ -154,7 +154,7 @@ class Sandbox:
         blame = ErrorCode.WATERMARK_UNUSABLE
         try:
             return WatermarkInfo.parse(self._examine("watermark", fd, {}, on_tick, blame=blame))
-        except MediaError as error:  # a compromised child may blame the source
+        except MediaError as error:  # a compromised child can report a fault of the source
             raise MediaError(blame, str(error)) if error.code.fault is Fault.SOURCE else error from None
 
     def keyframes(
@@ -267,7 +267,7 @@ class Sandbox:
                 self._helper.kill()
                 self._helper.wait()
             self._helper = None
-        for child in self._children:  # children may outlive a helper that was killed
+        for child in self._children:  # children can outlive a helper that was killed
             child.kill()
         self._children.clear()
 
@@ -320,7 +320,7 @@ def answer_of(
         raise MediaError(
             blame, "the sandboxed process that read the file returned an invalid result"
         ) from None
-    # A compromised child may report any error, so accept only permanent errors that blame the file.
+    # A compromised child can report any error, so accept only permanent errors that blame the file.
     blames_the_file = error.code.fault is Fault.SOURCE and error.retry_class is RetryClass.PERMANENT
     raise error if blames_the_file else MediaError(blame, str(error))
 

@@ -29,7 +29,8 @@ REFUSE, NO_SUCH_CALL = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 # Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _FIRST_X32_NUMBER = 0x40000000
-# A pid that no process has (Linux has at most 2**22), and that is no other constant of a filter.
+# The placeholder for the child's pid. The placeholder is not a valid pid (on Linux, pids are at most 2**22),
+# and no filter contains the same number with another meaning.
 _ANY_PID = 0x7ABCDEF1
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, constant
@@ -58,14 +59,15 @@ def can_filter() -> bool:
 
 
 def child_filters() -> "ChildFilters | None":
-    """Return the filters of this architecture, or None if it or the kernel does not support them."""
+    """Return the filters, or None if this architecture or the kernel does not support filters."""
     return ChildFilters(ARCHITECTURES[platform.machine()]) if can_filter() else None
 
 
 class ChildFilters:
-    """The filters of all children, assembled once, because this takes 0.9 ms and copies 130 pages.
+    """The filters of all children.
 
-    A child only puts in its own pid.
+    The filters are assembled once, before the forks, because assembling them takes 0.9 ms and copies 130
+    pages. A child only replaces the placeholder by its own pid.
     """
 
     def __init__(self, architecture: Architecture) -> None:
@@ -79,7 +81,7 @@ class ChildFilters:
         }
 
     def install(self, *, executes: bool) -> None:
-        """Permanently allow this process, and a program that it executes, only the calls of the table."""
+        """Permanently limit this process, and a program that it executes, to the calls of the table."""
         install(self.program(os.getpid(), executes=executes))
 
     def program(self, pid: int, *, executes: bool) -> bytes:

@@ -175,8 +175,8 @@ _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _OWN_SIGNALS = (6, 32, 33, 34)
 
 ALWAYS: Rule = ()
-# This condition is never true, so the call returns EPERM, as it does for a process without privileges. If the
-# call returned ENOSYS, a program would give up.
+# This condition is never true, so the call returns EPERM, as for a process without privileges. If the call
+# returned ENOSYS, a program would give up.
 NEVER: Rule = (Condition(0, ()),)
 
 
@@ -197,8 +197,9 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
         # limit counts.
         "fcntl": (Condition(1, (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)),),
         "ioctl": (Condition(1, (_TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX)),),
-        # Only mode 0 is allowed. Other modes can allocate space and leave the file's size unchanged, and
-        # RLIMIT_FSIZE limits only the size: a file with a limit of 1 MiB occupied 3,000 MiB of the disk.
+        # Only mode 0 is allowed. Other modes can allocate space without a change of the file's size, but
+        # RLIMIT_FSIZE limits only the size. In such a mode, a file with a limit of 1 MiB occupied 3,000 MiB
+        # of the disk.
         "fallocate": (Condition(1, (0,)),),
         # A process may signal only itself, for abort(). SIGKILL is not allowed, because the end would look as
         # if another process had killed the child.

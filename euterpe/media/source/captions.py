@@ -1,9 +1,9 @@
 """Read the closed captions (CEA-608, field 1) in the pictures of a source.
 
-This module runs in sandboxed children only. Packets of H.264, HEVC and MPEG-2 have the captions beside the
-picture data (ATSC A/53), so no picture is decoded. ffmpeg's caption decoder converts the byte pairs to text.
-The decoder needs packets with times from a container. So the byte pairs are written as an SCC file, in which
-the time of each pair is its index.
+This module runs in sandboxed children only. Packets of H.264, HEVC and MPEG-2 contain the captions separately
+from the picture data (ATSC A/53), so no picture is decoded. ffmpeg's caption decoder converts the byte pairs
+to text. The decoder accepts only packets that were read from a container, and that have times. So the byte
+pairs are written as an SCC file, in which pair number n has time n.
 """
 
 import io

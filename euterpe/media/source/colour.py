@@ -17,8 +17,8 @@ _RESERVED, _RESERVED_MATRIX = (0, 3), (3,)
 
 H273 = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
 
-# ffmpeg's names of the numbers, for people who read the source info.
-_PRIMARIES: Mapping[int, str] = MappingProxyType(
+# ffmpeg's names of the numbers, for the source info and for filters.
+PRIMARIES: Mapping[int, str] = MappingProxyType(
     {
         1: "bt709",
         4: "bt470m",
@@ -33,7 +33,7 @@ _PRIMARIES: Mapping[int, str] = MappingProxyType(
         22: "ebu3213",
     }
 )
-_TRANSFERS: Mapping[int, str] = MappingProxyType(
+TRANSFERS: Mapping[int, str] = MappingProxyType(
     {
         1: "bt709",
         4: "bt470m",
@@ -41,7 +41,10 @@ _TRANSFERS: Mapping[int, str] = MappingProxyType(
         6: "smpte170m",
         7: "smpte240m",
         8: "linear",
+        9: "log100",
+        10: "log316",
         11: "iec61966-2-4",
+        12: "bt1361e",
         13: "iec61966-2-1",
         14: "bt2020-10",
         15: "bt2020-12",
@@ -50,7 +53,7 @@ _TRANSFERS: Mapping[int, str] = MappingProxyType(
         18: "arib-std-b67",
     }
 )
-_MATRICES: Mapping[int, str] = MappingProxyType(
+MATRICES: Mapping[int, str] = MappingProxyType(
     {
         0: "gbr",
         1: "bt709",
@@ -61,7 +64,13 @@ _MATRICES: Mapping[int, str] = MappingProxyType(
         8: "ycgco",
         9: "bt2020nc",
         10: "bt2020c",
+        11: "smpte2085",
+        12: "chroma-derived-nc",
+        13: "chroma-derived-c",
         14: "ictcp",
+        15: "ipt-c2",
+        16: "ycgco-re",
+        17: "ycgco-ro",
     }
 )
 
@@ -99,9 +108,9 @@ class Colour:
         """Return ffmpeg's names of the properties. A property that is unspecified or has no name is null."""
         ranges = {True: "full", False: "limited", None: None}
         return {
-            "primaries": _PRIMARIES.get(self.primaries),
-            "transfer": _TRANSFERS.get(self.transfer),
-            "matrix": _MATRICES.get(self.matrix),
+            "primaries": PRIMARIES.get(self.primaries),
+            "transfer": TRANSFERS.get(self.transfer),
+            "matrix": MATRICES.get(self.matrix),
             "range": ranges[self.full_range],
         }
 

@@ -14,15 +14,15 @@ from euterpe.media.errors import MediaError
 from euterpe.media.sandbox.child_results import LONGEST_SECONDS, Whole, checked
 from euterpe.media.whitelist import MAX_STREAMS
 
-# The subtitles of a film of four hours have 5,000 cues and 0.3 million characters. ASS may have ten times as
-# many cues, to move single letters with the picture.
+# The subtitles of a film of four hours have 5,000 cues and 0.3 million characters. A file in ASS can have ten
+# times this number of cues, to move single letters with the picture.
 MOST_CUES = 50_000
-# The limit applies to JSON, in which a character may take 12 bytes.
+# The limit applies to JSON, in which a character can take 12 bytes.
 MOST_TRACK_BYTES = 8 << 20
-# A longer text cannot be read on a screen, so it is cut.
+# A longer text cannot be read on a screen, so it is cut off.
 LONGEST_TEXT = 2_000
 _LONGEST_MS = round(LONGEST_SECONDS * 1000)
-# The markup and the comments of a cue may be longer than its text.
+# The markup and the comments of a cue can be longer than its text.
 _LONGEST_MARKUP = 64 << 10
 _FIELDS_BEFORE_TEXT = 8  # ReadOrder, Layer, Style, Name, MarginL, MarginR, MarginV, Effect
 

@@ -14,7 +14,7 @@ from euterpe.media.source.colour import UNSPECIFIED, UNSPECIFIED_COLOUR, Colour
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 
 MOST_CHAPTERS = 1_000
-MOST_KEYFRAMES = 100_000  # 27 hours with a keyframe each second
+MOST_KEYFRAMES = 100_000  # enough for 27 hours with a keyframe each second
 LONGEST_TITLE = 200
 BUSIEST_S = 0.2
 
@@ -39,8 +39,9 @@ class StreamInfo:
     # The time from the start of the first packet to the end of the last packet if both are known, otherwise
     # the duration that the headers declare.
     duration_seconds: Seconds | None = None
-    # In container time: the start of the first picture or sound that is presented, and the end of the last
-    # packet. The encoder's delay, and packets that an edit list removes, are not presented.
+    # `first_seconds` is the start of the first picture or sound that is presented. `end_seconds` is the end
+    # of the last packet. Both values are container times. The encoder's delay, and packets that an edit list
+    # removes, are not presented.
     first_seconds: MediaTime | None = None
     end_seconds: MediaTime | None = None
     latest_seconds: MediaTime | None = None  # the start of the picture or sound that is presented last
@@ -123,12 +124,12 @@ class MediaInfo:
     container: Container  # the first of the demuxer's names
     size_bytes: int
     # The time from the start of the first packet to the end of the last packet, over all streams of sound and
-    # pictures. If this time is not known, the duration that the headers declare.
+    # pictures. If this time is not known, the value is the duration that the headers declare.
     duration_seconds: Seconds | None
     streams: Annotated[tuple[StreamInfo, ...], Items(0, MAX_STREAMS)]
     declared_seconds: Seconds | None = None
     start_seconds: MediaTime = 0.0  # ffmpeg subtracts this time from all times of the source
-    has_discontinuities: Flag = False  # whether times may jump in this format, as in MPEG-TS
+    has_discontinuities: Flag = False  # whether times can jump in this format, as in MPEG-TS
     is_cut_off: Flag = False  # whether the file is shorter than its boxes declare
     chapters: Annotated[tuple[Chapter, ...], Items(0, MOST_CHAPTERS)] = ()
 
@@ -136,7 +137,7 @@ class MediaInfo:
     def parse(found: object, size_bytes: int) -> "MediaInfo":
         """Validate the answer of the probe.
 
-        Raise if the answer is invalid, because the child was compromised.
+        Raise if the answer is invalid: only a compromised child sends such an answer.
         """
         answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
         return checked(_MEDIA_INFO, answer, blame=ErrorCode.SOURCE_UNSUPPORTED)
@@ -194,7 +195,7 @@ class Beginning:
 
     @staticmethod
     def parse(found: object, size_bytes: int) -> "Beginning":
-        """Validate the answer. Raise when it is invalid."""
+        """Validate the answer. Raise when the answer is invalid."""
         if isinstance(found, dict) and isinstance(info := found.get("info"), dict):
             found = {**found, "info": {**info, "size_bytes": size_bytes}}
         return checked(_BEGINNING, found, blame=ErrorCode.SOURCE_UNSUPPORTED)

@@ -12,8 +12,9 @@ from av.container import InputContainer
 _MOST_SAMPLES = 500_000
 _MOST_HEAD_BYTES = 64 << 20
 # libavformat's demuxer compares the next samples of all streams. From a pipe, the demuxer always reads the
-# sample with the lowest position next. From a file, the demuxer reads this sample next only if the times of
-# the samples differ by at most this value. Otherwise it reads the sample with the earliest time next.
+# sample with the lowest position next. From a file, the demuxer also reads the sample with the lowest
+# position next, but only if the times of the samples differ by at most this value. Otherwise the demuxer
+# reads the sample with the earliest time next.
 _MOST_APART_S = 1.0
 
 

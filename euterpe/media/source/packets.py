@@ -18,14 +18,16 @@ from euterpe.media.source.times import Times
 _ENOUGH_GAPS = 2
 # These formats have no index, so every packet must be read.
 _WITHOUT_INDEX = ("mp3", "aac")
-# In these formats, a reader may begin at any byte.
+# In these formats, a reader can begin at any byte.
 _BY_BYTES = ("mpegts", "mpeg")
-# For these formats, libavformat computes a position from a time. A time far beyond the end overflows.
+# For these formats, libavformat computes a position from a time. For a time far beyond the end, this
+# computation overflows.
 _BY_ARITHMETIC = ("wav", "w64", "aiff", "caf")
 # If the index is missing in these formats, libavformat reads from the last known keyframe to the end, without
 # a limit.
 _MAYBE_INDEXED = ("matroska", "avi", "flv")
-# A time beyond the end in any time base, but small enough for a multiplication by the size of a sample.
+# A time that is beyond the end in any time base. The product of this time and the size of a sample does not
+# overflow.
 _BEYOND_THE_END = 2**53
 _BEFORE_THE_END_S, _BEFORE_DECLARED_END_S = 5.0, 1.0
 
@@ -43,15 +45,15 @@ class Bounds:
     # Read a file of at most this size completely, because this takes less time than seeks.
     whole: Budget = Budget(300_000, 16 << 20)
     beginning: Budget = Budget(5_000, 32 << 20)
-    # The budget from the last keyframe to the end.
+    # The budget for reading from the last keyframe to the end.
     end: Budget = Budget(20_000, 256 << 20)
     # The budget for formats without an index.
     linear: Budget = Budget(300_000, 64 << 20)
     # In formats that can be read from any byte, the last packets of all streams are expected within this many
     # bytes of the end.
     last_bytes: int = 8 << 20
-    # libavformat may read this many bytes to find the last keyframe, and more if the headers declare no
-    # duration, as in recordings by a browser. Reading 1 GiB took 0.8 s, and 0.2 s of CPU.
+    # libavformat may read at most this many bytes to find the last keyframe. The limit is higher if the
+    # headers declare no duration, as in recordings by a browser. Reading 1 GiB took 0.8 s, and 0.2 s of CPU.
     search_bytes: int = 256 << 20
     search_bytes_undeclared: int = 4 << 30
 
@@ -88,9 +90,10 @@ class PacketReader:
             self.times.end()
 
     def read_end(self, lead: int) -> None:
-        """Read the last packets of the file, seeking with the stream `lead`.
+        """Read the last packets of the file.
 
-        If the end of a stream cannot be found within the bounds, the stream gets no end.
+        `lead` is the index of the stream in which the reader seeks. If the end of a stream cannot be found
+        within the bounds, the end stays unknown.
         """
         stream = self.times.streams.get(lead)
         if stream is None or self.times.is_whole:
@@ -118,7 +121,7 @@ class PacketReader:
             self._read_on(self._bounds.end)
             if lead.index in self.times.ends:
                 break
-        # Another stream may end shortly before the last keyframe, so read again from some seconds earlier.
+        # Another stream can end shortly before the last keyframe, so read again from some seconds earlier.
         if (end := self.times.ends.get(lead.index)) is not None and self._missing():
             self._seek(lead, end - _BEFORE_THE_END_S)
             self._read_on(self._bounds.end)
@@ -179,7 +182,7 @@ def demuxed(container: InputContainer, *streams: Stream) -> Iterator["Packet[Str
 
 
 def may_jump(container: InputContainer) -> bool:
-    """Return whether the times of this format may jump, as those of MPEG-TS may."""
+    """Return whether times can jump in this format, as in MPEG-TS."""
     return bool(container.format.flags & cast(int, Flags.ts_discont.value))
 
 

@@ -1,4 +1,4 @@
-"""Decode the first pictures of a video stream, to find facts that headers may lack.
+"""Decode the first pictures of a video stream, to find facts that the headers do not always contain.
 
 These facts are the field order, the rotation and HDR metadata.
 """
@@ -25,12 +25,12 @@ from euterpe.media.whitelist import DECODERS
 
 Value = TypeVar("Value")
 
-# The number of packets to decode after a keyframe. A film may begin with progressive pictures and continue
+# The number of packets to decode after a keyframe. A film can begin with progressive pictures and continue
 # with interlaced pictures. A stream with one interlaced picture counts as interlaced, because the
 # deinterlacing filter does not change progressive pictures. At 1080p, decoding a picture takes 5 ms of CPU.
 _PACKETS_TO_DECODE = 6
-# At most this many packets of the stream are tried until a packet gives a picture. If no packet does, only
-# the encode finds out whether the stream can be decoded.
+# At most this many packets of the stream are tried until a packet gives a picture. If none of these packets
+# gives a picture, only the encode shows whether the stream can be decoded.
 _MOST_PACKETS = 500
 
 _DOLBY_VISION_TAGS = frozenset({"dvh1", "dvhe", "dva1", "dvav", "dav1"})
@@ -60,7 +60,7 @@ class PictureReader:
         self._stream = stream
         self._facts: list[PictureFacts] = []
         self._tried = 0
-        self._decoded = 0  # packets since the last keyframe from which decoding began
+        self._decoded = 0  # the number of packets decoded since the last start at a keyframe
         self.is_done = stream.codec_context.codec.name not in DECODERS
         if not self.is_done:
             stream.codec_context.thread_count = 1

@@ -75,7 +75,7 @@ def probe(fd: int, bounds: Bounds = DEFAULT_BOUNDS, *, allow_truncated: bool = F
         is_cut = container.format.name.startswith("mov") and is_cut_off(fd)
         if is_cut and not allow_truncated:
             raise _cut_off()
-        if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop at the limit without an error
+        if len(container.streams) >= MAX_STREAMS:  # a demuxer can stop at the limit without an error
             raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"the source has {MAX_STREAMS} streams or more")
         answer = asdict(replace(_info(container, size, bounds), is_cut_off=is_cut))
     del answer["size_bytes"]
@@ -100,7 +100,7 @@ def open_source(fd: int) -> InputContainer:
     av.logging.set_level(av.logging.ERROR)
     with av.logging.Capture(local=False) as complaints:
         try:
-            # Tags may be in any encoding, so replace invalid characters. Tags are the only texts that PyAV
+            # Tags can be in any encoding, so replace invalid characters. Tags are the only texts that PyAV
             # decodes.
             return av.open("fd:", options={**DEMUXER_OPTIONS, "fd": str(fd)}, metadata_errors="replace")
         except av.FFmpegError as error:

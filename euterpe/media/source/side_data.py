@@ -1,6 +1,6 @@
 """Read the side data of pictures, which PyAV gives as the bytes of ffmpeg's C structures.
 
-The layouts are those of libavutil 60. Side data of another size is ignored.
+The layouts are those of libavutil 60. Side data whose size does not match the layout is ignored.
 """
 
 from dataclasses import dataclass

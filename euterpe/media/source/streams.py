@@ -116,7 +116,10 @@ def _has_crop(stream: VideoStream) -> bool:
 
 
 def _has_alpha(stream: VideoStream) -> bool:
-    """Return whether the pictures are transparent. In WebM, a tag says so, because decoders ignore alpha."""
+    """Return whether the pictures are transparent.
+
+    In WebM, read a tag, because decoders ignore the transparency of WebM.
+    """
     pixels = stream.codec_context.format
     is_tagged = "1" in (stream.metadata.get("alpha_mode"), stream.metadata.get("ALPHA_MODE"))
     return is_tagged or (pixels is not None and any(one.is_alpha for one in pixels.components))

@@ -61,8 +61,8 @@ def _reader(container: InputContainer, index: int) -> "_TrackReader":
 def _text_stream(stream: Stream | None, index: int) -> SubtitleStream:
     if not isinstance(stream, SubtitleStream) or not stream.time_base:
         raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"stream {index} of the source has no subtitles")
-    # Check the decoder here, because PyAV opens any decoder: the allow list in the demuxer options does not
-    # apply to it.
+    # Check the decoder here, because PyAV opens any decoder. The allow list in the demuxer options has no
+    # effect on PyAV's decoders.
     if stream.codec_context is None or stream.codec_context.name not in TEXT_DECODERS:
         raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"the subtitles of stream {index} are not text")
     return stream
@@ -139,6 +139,6 @@ class _TrackReader:
 
 def _readable(packet: "Packet[Stream]", decoder: str) -> "Packet[Stream]":
     """Return a packet that the decoder can read: cut a long text, and replace bytes that are not UTF-8."""
-    if decoder == "mov_text":  # its packets are binary: they also contain the length of the text, and styles
+    if decoder == "mov_text":  # binary packets, which also contain the length of the text and styles
         return Packet(bytes(packet)[:_LONGEST_PACKET])
     return Packet(bytes(packet)[:_LONGEST_PACKET].decode("utf-8", "replace").encode())

@@ -18,18 +18,19 @@ from euterpe.media.source.media_info import BUSIEST_S
 _MOST_INDEX_ENTRIES = 5_000
 # A normal media clock ticks at least a thousand times a second. If a tick is this long or longer, the edit
 # lists and the durations in the headers cannot be trusted. For example, if the clock of an MP4 track ticks
-# once a second, its edit list is rounded to the ticks of another clock. The headers of a film of 35,840 s
-# gave a duration of 4 s.
+# once a second, the track's edit list is rounded to the ticks of the clock of the file's header. In one film
+# of 35,840 s, the headers declared a duration of 4 s.
 _COARSE_TICK_S = 0.1
-# In formats whose times may jump, ffmpeg treats a distance between two packets beyond these limits as a jump,
+# In formats whose times can jump, ffmpeg treats a distance between two packets beyond these limits as a jump,
 # and removes the jump from the times.
 _BACKWARD_JUMP_S, _FORWARD_JUMP_S = 0.1, 10.0
 # A longer packet of sound is an error: after a seek to the last page of an Ogg file, libavformat gives a
 # packet a duration of almost 2**32 samples.
 _LONGEST_SOUND_S = 60.0
-# The longest delay of a usual encoder, which is HE-AAC at 22.05 kHz.
+# The longest delay of a usual encoder. HE-AAC at 22.05 kHz has this delay.
 _LONGEST_DELAY_S = 0.15
-# If an edit list starts a film in the middle, its first picture is among this many packets.
+# If an edit list removes the beginning of a film, one of this many packets after the removed packets contains
+# the first picture that is shown.
 _MOST_REORDERED = 32
 
 
@@ -165,7 +166,7 @@ class Times:
         self.streams = {stream.index: stream for stream in streams if _is_timed(stream)}
         self.of = {index: _no_times(stream, may_jump) for index, stream in self.streams.items()}
         self.ends: dict[int, float] = {}  # the ends of the streams whose last packet was read
-        self.is_whole = False  # every packet of the file was read
+        self.is_whole = False  # True if every packet of the file was read
 
     def take(self, packet: "Packet[Stream]") -> None:
         if (times := self.of.get(packet.stream_index)) is not None:

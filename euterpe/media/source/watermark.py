@@ -60,7 +60,10 @@ def _info(container: InputContainer) -> WatermarkInfo:
 
 
 def _alpha_stream(streams: Sequence[VideoStream], frame: VideoFrame) -> int | None:
-    """Return the index of the stream with the transparency of an AVIF picture: a grey picture of its size."""
+    """Return the index of the stream with the transparency of an AVIF picture, or None.
+
+    This stream is a grey picture of the same size.
+    """
     if len(streams) == 1:
         return None
     alpha = streams[-1]

@@ -35,7 +35,7 @@ class WatermarkInfo:
     def parse(found: object) -> "WatermarkInfo":
         """Validate the answer of the probe.
 
-        Raise if the answer is invalid, because the child was compromised.
+        Raise if the answer is invalid: only a compromised child sends such an answer.
         """
         info = checked(_WATERMARK_INFO, found, blame=ErrorCode.WATERMARK_UNUSABLE)
         if info.width * info.height > MAX_WATERMARK_PIXELS:

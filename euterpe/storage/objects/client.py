@@ -103,7 +103,7 @@ class ObjectClient:
     ) -> EgressResponse:
         """Send a body and return the response, whatever its status.
 
-        `on_slice` may raise before each slice.
+        `on_slice` is called before each slice, and may raise to end the request.
         """
         url, signed = self._signed(request)
 

@@ -17,7 +17,7 @@ class Dialect:
     hyphen: str = "-"
     put: Mapping[str, str] = field(default_factory=dict)  # additional headers of the PUT of a whole object
     has_generations: bool = False
-    wants_md5: bool = True  # False for S3, because its signature contains a SHA-256
+    wants_md5: bool = True  # False for S3, whose signature contains a SHA-256 of the body
     conditional_parts: bool = True  # True if the completion of a multipart upload may have a condition
 
     def describe(self, content_type: str, metadata: Mapping[str, str]) -> dict[str, str]:

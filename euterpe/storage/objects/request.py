@@ -14,7 +14,7 @@ class ObjectRequest:
     method: str
     path: str
     query: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    headers: Mapping[str, str] = field(default_factory=dict)  # the names are in lower case
     body: bytes = field(default=b"", repr=False)
 
     @property

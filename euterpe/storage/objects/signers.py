@@ -88,7 +88,7 @@ def _dated_for_azure(request: ObjectRequest, now: datetime) -> ObjectRequest:
 
 
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
-_TOKEN_LIFETIME_S = 3600  # the longest that Google accepts
+_TOKEN_LIFETIME_S = 3600  # the longest lifetime that Google accepts
 _TOKEN_RENEW_S = 300
 
 

@@ -32,7 +32,7 @@ _ETAG = re.compile(r"<ETag>([^<]{1,1024})</ETag>")
 
 @dataclass(frozen=True)
 class UploadTarget:
-    """The object to upload, and the client and settings to send it with."""
+    """The object to upload, and the client and the settings for the upload."""
 
     client: ObjectClient
     dialect: Dialect

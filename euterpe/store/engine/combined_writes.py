@@ -1,6 +1,6 @@
 """Group commit without a thread: one of the callers that arrive together writes the items of all of them.
 
-A lone caller writes at once in its own thread, so it pays for no hand-over to another thread. Callers that
+A lone caller writes at once in its own thread, so it needs no hand-over to another thread. Callers that
 arrive while a transaction runs share the next one, and its fsync.
 """
 
@@ -18,7 +18,7 @@ class _Entry(Generic[T, R]):
     def __init__(self, item: T) -> None:
         self.item, self.is_written = item, False
         self.answer: R | Exception | None = None
-        # Set when the item is written, and when its caller is to write the next batch.
+        # Set when the item has been written, or when the caller of the item must write the next batch.
         self.wake = threading.Event()
 
     def settle(self, answer: R | Exception) -> None:
@@ -30,7 +30,8 @@ class CombinedWrites(Generic[T, R]):
     """Write items in batches. Thread-safe.
 
     `flush` writes a batch in one transaction and returns a result for each item, in order. A result that is
-    an exception is raised to the caller of that item. `share` tells which items may share a batch.
+    an exception is raised to the caller of that item. Items may share a batch if `share` returns the same
+    value for them.
     """
 
     def __init__(
@@ -76,13 +77,17 @@ class CombinedWrites(Generic[T, R]):
             raise
 
     def _appoint(self) -> None:
-        """Let the caller that has waited longest write the next batch. Call this with the lock."""
+        """Let the caller that has waited longest write the next batch. The caller must hold the lock."""
         self._is_writing = bool(self._waiting)
         if self._waiting:
             self._waiting[0].wake.set()
 
     def _take(self) -> list[_Entry[T, R]]:
-        """Take the first entry, which is this caller's, and those behind it that may share its batch."""
+        """Remove the next batch from the waiting entries, and return it.
+
+        The batch contains the first entry, which belongs to this caller, and the later entries of the same
+        kind, up to `max_batch` entries in total.
+        """
         with self._lock:
             kind = self._share(self._waiting[0].item)
             taken = [entry for entry in self._waiting if self._share(entry.item) == kind][: self._max_batch]
@@ -93,7 +98,7 @@ class CombinedWrites(Generic[T, R]):
         try:
             self._write_all(batch)
         except BaseException:
-            # This caller was interrupted. No other caller may wait for ever.
+            # This caller was interrupted. Answer the other callers of the batch, so that none waits for ever.
             _fail(
                 batch, StoreError("the caller that wrote this batch was interrupted; the result is unknown")
             )

@@ -18,7 +18,8 @@ from euterpe.store.engine.write_wait import WRITE_WAIT_S, FifoLock, deadline_aft
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 _Claim = TypeVar("_Claim")
-# A worker sends a heartbeat every 15 s by default, so a shorter outage is over before the next heartbeat.
+# The minimum length of an outage that matters. A worker sends a heartbeat every 15 s by default, so a shorter
+# outage is over before the next heartbeat.
 _OUTAGE_S = 15.0
 _LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
 
@@ -49,10 +50,10 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sa.Connection]:
-        """Run the block in a write transaction. With its commit, send the wake-ups that were announced.
+        """Run the block in a write transaction. At its commit, send the wake-ups that the block announced.
 
-        Without `durable` the commit does not wait for the disk: until the next durable commit, a power loss
-        may undo it. The death of a process undoes nothing.
+        Without `durable`, the commit does not wait for the disk. A power loss before the next durable commit
+        can undo the transaction. A crash of the process cannot undo the transaction.
         """
         topics: set[Topic] = set()
         engine = self.engines.write if durable else self._relaxed
@@ -126,7 +127,7 @@ class Database:
     def vacuum_and_analyze(self) -> None:
         """Update the planner's statistics after a bulk load; on Postgres, also vacuum the tables.
 
-        Postgres' autovacuum would do both a minute later.
+        Postgres' autovacuum would do the same a minute later.
         """
         if self.kind is EngineKind.POSTGRES:
             with self.engines.write.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
@@ -136,9 +137,9 @@ class Database:
                 connection.exec_driver_sql("ANALYZE")
 
     def lock_names(self, connection: sa.Connection, names: Iterable[str]) -> None:
-        """Wait until no other transaction holds one of these names; hold them until the transaction ends.
+        """Lock these names until the transaction ends. Wait while another transaction holds one of them.
 
-        SQLite and libSQL have only one writer, so there is nothing to wait for.
+        SQLite and libSQL have only one writer, so no lock is needed there.
         """
         if self.engines.locks_rows:
             # Sorted keys prevent deadlocks between two calls that share names.
@@ -177,8 +178,8 @@ def _typed_errors() -> Iterator[None]:
     """Raise the store's errors instead of the driver's.
 
     The store's errors are raised `from None`: otherwise a logged traceback would also print the driver's
-    error. Postgres puts whole rows into its errors, so the log would contain `DETAIL: Failing row contains
-    (…)` with the job's spec.
+    error. Postgres puts whole rows into its errors (`DETAIL: Failing row contains`), so the log would
+    contain the job's spec.
     """
     try:
         yield
@@ -241,8 +242,8 @@ def _is_damage(error: exc.DBAPIError) -> bool:
 def _is_transient(error: exc.DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        # Classes: 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention.
-        # States: 25P03 timeout of an idle transaction, 55P03 timeout of a lock.
+        # Transient classes: 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention.
+        # Transient states: 25P03 timeout of an idle transaction, 55P03 timeout of a lock.
         return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03", READ_ONLY)
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
@@ -253,5 +254,8 @@ def _is_transient(error: exc.DBAPIError) -> bool:
 
 
 def _lock_key(name: str) -> int:
-    """Return the key of an advisory lock. Two names with the same key only wait for each other needlessly."""
+    """Return the key of an advisory lock.
+
+    If two names have the same key, calls that lock these names wait for each other needlessly.
+    """
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)

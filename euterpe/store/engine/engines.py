@@ -45,7 +45,7 @@ class Engines:
 
     @property
     def locks_rows(self) -> bool:
-        """Return whether writers work concurrently, so that each batch must lock its rows in key order."""
+        """Return whether several writers run at once. Then each batch must lock its rows in key order."""
         return self.kind is EngineKind.POSTGRES
 
     @property
@@ -126,8 +126,8 @@ def _sqlite(url: sa.URL) -> Engines:
             # Disable SQLite's own wait for locks: `_begin_when_free` waits for the write lock, which is the
             # only lock that a writer waits for in WAL mode.
             connection.execute("PRAGMA busy_timeout = 0")
-            # Keep the statement journal in memory. Above 64 KiB (about a hundred jobs) SQLite would write it
-            # to a file, which would take a twentieth of the time of a large batch.
+            # Keep the statement journal in memory. SQLite would write a journal of more than 64 KiB (about a
+            # hundred jobs) to a file. For a large batch, this write would take a twentieth of the time.
             connection.execute("PRAGMA temp_store = MEMORY")
             # The WAL grows while a stalled reader needs it. Afterwards SQLite truncates the WAL to 64 MiB.
             connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -154,9 +154,9 @@ def _sqlite(url: sa.URL) -> Engines:
 
 
 def relaxed(engines: Engines) -> sa.Engine:
-    """Return an engine on the pool for writing, whose commits do not wait for the disk.
+    """Return an engine that uses the pool for writing, and commits without waiting for the disk.
 
-    A libSQL server decides by itself when it waits for its disk.
+    With libSQL this has no effect, because the server decides when it waits for its disk.
     """
     engine = engines.write.execution_options(is_relaxed=True)
     if engines.kind is EngineKind.POSTGRES:
@@ -165,7 +165,7 @@ def relaxed(engines: Engines) -> sa.Engine:
 
 
 def _set_durability(connection: sa.Connection) -> None:
-    """Set whether this transaction's commit waits for the disk, if the connection has the other setting."""
+    """Set whether the commit waits for the disk, unless the connection already has the wanted setting."""
     is_relaxed = bool(connection.get_execution_options().get("is_relaxed"))
     if is_relaxed is not connection.info.get("is_relaxed", False):
         connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if is_relaxed else 'FULL'}")
@@ -193,7 +193,8 @@ def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
 
 
 def _libsql(url: sa.URL) -> Engines:
-    # Set the pool class: SQLite's dialect would choose it by the file name, and a server has no file name.
+    # Set the pool class: SQLite's dialect would choose it by the name of the database file, and the URL of a
+    # server has no file name.
     write = _engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
     read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
     event.listen(write, "begin", _begin_when_free)

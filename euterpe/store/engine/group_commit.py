@@ -1,7 +1,7 @@
 """Group commit: callers that arrive while a transaction runs share the next transaction.
 
-One fsync serves a whole batch of callers. Each caller gets its own result, and only after the commit, so
-durability is the same as with one transaction per caller.
+One fsync serves a whole batch of callers. Each caller gets its own result after the commit, so durability is
+the same as with one transaction per caller.
 """
 
 import threading
@@ -26,8 +26,8 @@ class GroupCommit(Generic[T, R]):
     """A thread that writes submitted items in batches.
 
     `flush` writes a batch in one transaction and returns a result for each item, in order. A result that is
-    an exception is raised to the caller of that item. A batch that is not full is written `pause_s` after the
-    batch before, so that more callers share it; an item that arrives after a longer pause does not wait.
+    an exception is raised to the caller of that item. A batch that is not full is written no earlier than
+    `pause_s` after the previous batch, so that more callers share it.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class GroupCommit(Generic[T, R]):
         _refuse(refused)
         self._loop.stop()
         with self._changed:
-            refused = self._take_waiting()  # not empty only if the thread was never started
+            refused = self._take_waiting()  # has items only if the thread was never started
         _refuse(refused)
 
     def submit(self, item: T, *, is_urgent: bool = False) -> "Future[R]":
-        """Return the future of the item's result. An urgent item, and all before it, do not wait for a pause.
+        """Return the future of the item's result. An urgent item ends the pause before the next batch.
 
         Raise StoreUnavailable if too many items are waiting, or after `stop`.
         """
@@ -130,7 +130,7 @@ class GroupCommit(Generic[T, R]):
 
 
 def _refuse(entries: Iterable[_Entry[T, R]]) -> None:
-    """Fail the entries. The caller must not hold the lock, because this runs the callbacks of the futures."""
+    """Fail the entries. The caller must not hold the lock: the callbacks of the futures run in this call."""
     _fail(entries, StoreUnavailable("the service is stopping; try again"))
 
 

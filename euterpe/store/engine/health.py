@@ -21,7 +21,7 @@ from euterpe.store.tables import metadata, write_probe
 TIME_S = 20.0
 _MAX_FINDINGS = 5
 _HEAD_ROWS = 1_000
-_STEPS_BETWEEN_CHECKS = 100_000  # instructions of SQLite's virtual machine: a few milliseconds
+_STEPS_BETWEEN_CHECKS = 100_000  # instructions of SQLite's virtual machine, which take a few milliseconds
 # Check the privilege, too: only superusers may call `bt_index_check`, unless EXECUTE was granted.
 _HAS_AMCHECK = (
     "SELECT count(*) FROM pg_proc WHERE oid = to_regprocedure('bt_index_check(regclass)') "

@@ -167,7 +167,7 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
 
 
 def _reset_future_positions(connection: sa.Connection) -> None:
-    """Lower each position above the current position to the current position.
+    """Replace each position that is higher than the current position with the current position.
 
     A restore from another cluster leaves rows with such positions.
     """
@@ -180,7 +180,7 @@ def _reset_future_positions(connection: sa.Connection) -> None:
 
 def _statements(sql: str, kind: EngineKind) -> list[str]:
     if kind is EngineKind.POSTGRES:
-        return [sql]  # the server splits the text
+        return [sql]  # the server splits the text into statements
     statements, current = [], ""
     for line in sql.splitlines(keepends=True):
         current += line

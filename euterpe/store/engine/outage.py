@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 class OutageWatch:
-    """The last outage of the database, by the transactions of this process. Thread-safe.
+    """The last outage of the database, as the transactions of this process show it. Thread-safe.
 
-    An outage begins when the first of several failed transactions began, and ends with the next transaction
-    that succeeds. Outages shorter than `least_s` are ignored: a lost connection alone costs no heartbeat.
+    An outage begins at the start of the first transaction that fails, and ends with the next transaction that
+    succeeds. Outages shorter than `least_s` are ignored: a lost connection alone costs no heartbeat.
     """
 
     def __init__(self, *, least_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -26,16 +26,16 @@ class OutageWatch:
             return self._began_at is not None and self.monotonic() - self._began_at >= self._least_s
 
     def failed(self, began_at: float) -> None:
-        """Record that a transaction found the database unavailable. It began at `began_at`."""
+        """Record that a transaction, which began at `began_at`, found the database unavailable."""
         with self._lock:
             if self._began_at is None:
-                # If another transaction has succeeded since, there was no outage before that success.
+                # If another transaction has succeeded after `began_at`, the outage began after that success.
                 self._began_at = max(began_at, self._succeeded_at)
 
     def succeeded(self) -> None:
         """Record that a transaction was committed."""
         self._succeeded_at = self.monotonic()
-        if self._began_at is None:  # without the lock, because nearly every transaction ends here
+        if self._began_at is None:  # read without the lock, because nearly every transaction returns here
             return
         with self._lock:
             if self._began_at is not None:

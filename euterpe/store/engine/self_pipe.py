@@ -8,7 +8,10 @@ from collections.abc import Iterable
 
 
 class SelfPipe:
-    """A socket pair: `wake` writes to it, which ends `wait`. Only one thread may wait."""
+    """A socket pair: `wake` writes a byte to one socket, and the byte ends `wait`.
+
+    Only one thread at a time may call `wait`.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = socket.socketpair()
@@ -21,7 +24,7 @@ class SelfPipe:
 
         Return whether `wake` was called.
         """
-        # Use poll. An epoll object needs its own descriptor, so it would fail if the process had none left.
+        # Use poll: an epoll object needs its own descriptor, which the process may be unable to open.
         with selectors.PollSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
             for descriptor in others:

@@ -63,13 +63,15 @@ def _inotify(paths: Sequence[Path]) -> int | None:
 class WakeupTimings:
     """Durations between the reads of SQLite's `data_version`, in seconds."""
 
-    # The pause if the files cannot be watched. A read loads one word of shared memory. Eighty passes of the
-    # loop per second use 0.9 % of a core.
+    # The pause between two reads if the files cannot be watched. A read loads one word of shared memory.
+    # Eighty passes of the loop per second use 0.9 % of a core.
     look_every_s: float = 0.0125
-    # The pause if the files are watched: inotify misses some writes, for example writes of other machines.
+    # The pause between two reads if the files are watched. These reads are needed, because inotify misses
+    # some writes, for example writes of other machines.
     look_anyway_s: float = 0.1
-    # A commit is visible within 0.1 s of the write to the file, unless the disk is very slow. Until then each
-    # pause before a read is as long as the time since the write, but at least `shortest_pause_s`.
+    # A commit is visible within this time after the write to the file, unless the disk is very slow. During
+    # this time, each pause before a read is as long as the time since the write, but at least
+    # `shortest_pause_s`.
     seen_within_s: float = 0.1
     shortest_pause_s: float = 0.0005
 

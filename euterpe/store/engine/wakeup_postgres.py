@@ -1,4 +1,7 @@
-"""Wake-ups on Postgres: LISTEN, and NOTIFY in the transactions that write, or one for many commits."""
+"""Wake-ups on Postgres, by LISTEN and NOTIFY.
+
+A transaction that writes sends its NOTIFY itself. Under load, a thread sends one NOTIFY for many commits.
+"""
 
 import contextlib
 import threading
@@ -13,8 +16,9 @@ from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.self_pipe import SelfPipe
 from euterpe.store.engine.wakeup import Topic
 
-# NOTIFY takes a lock that serialises the commits of all processes, for the time of an fsync each. So a
-# process sends at most this many notifications per second in its own transactions; after a pause, `_BURST`.
+# NOTIFY takes a lock that serialises the commits of all processes: each commit holds the lock for the time of
+# an fsync. So the transactions of a process send at most this many notifications per second. After a quiet
+# time, the transactions can send `_BURST` notifications at once.
 _IN_TRANSACTIONS_PER_S, _BURST = 150.0, 20.0
 # A separate connection sends one NOTIFY per topic for all other commits of this interval.
 _DEBOUNCE_S = 0.010
@@ -24,9 +28,9 @@ _NOTIFY = sa.text("SELECT set_config('synchronous_commit', 'off', true), pg_noti
 
 
 class PostgresAnnouncer:
-    """Notifications in the transactions that announce them, or in a thread when there are too many of these.
+    """Send notifications in the transactions that announce them, or in a thread if there are too many.
 
-    The first announcement in the thread starts it; `stop` ends it.
+    The first call of `announce` starts the thread, and `stop` ends it.
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class PostgresAnnouncer:
         return True
 
     def _may_send(self) -> bool:
-        """Take one of the notifications that may be sent in a transaction now, if one is left."""
+        """Return whether a transaction may send a notification now. If so, count this notification."""
         with self._changed:
             now = self._clock()
             gained = (now - self._counted_at) * self._per_second

@@ -59,7 +59,7 @@ class FifoLock:
         """Hold the lock during the block; raise StoreUnavailable if the lock is not free by the deadline."""
         own = threading.Lock()
         own.acquire()
-        try:  # begins before `own` is in the queue, because Ctrl-C may occur at any moment
+        try:  # begins before `own` enters the queue, because Ctrl-C can occur at any moment
             with self._guard:
                 self._waiting.append(own)
                 first = len(self._waiting) == 1

@@ -162,8 +162,8 @@ _EVENTS: Mapping[str, AnyColumn] = {
         name: job_outbox_events.c[name]
         for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
     },
-    # The status shows at any time whether a webhook was wanted: an event that is inserted as `skipped` stays
-    # `skipped`, and no other event becomes `skipped`.
+    # The status shows whether a webhook was wanted, because no event enters or leaves the status `skipped`
+    # after it was inserted.
     "wanted": job_outbox_events.c.status != "skipped",
 }
 
@@ -183,8 +183,8 @@ _DELIVERIES: Mapping[str, AnyColumn] = {
             "ended_at",
         )
     },
-    # Read the receiver's HTTP status. If there is none, read our error code, which is the part of the error
-    # before the colon. Never read the part after the colon.
+    # Read the HTTP status of the receiver. If there was no response, read Euterpe's error code, which is the
+    # part of `error` before the colon. Never read the part after the colon.
     "error_code": sa.case(
         (job_deliveries.c.outcome == "delivered", None),
         (

@@ -26,8 +26,8 @@ class JobHistory(NamedTuple):
 
 
 class Written(NamedTuple):
-    jobs: int  # jobs of this transaction
-    added: int  # 0 if the database has these jobs already
+    jobs: int  # the number of jobs in this transaction
+    added: int  # the number of inserted jobs; 0 if the database has these jobs already
 
 
 class HistoryLoad:

@@ -79,8 +79,9 @@ class FailedAttempt:
 class ReleasedAttempt:
     """The report of an attempt that the worker gives up without a charge to the job.
 
-    `delay_ms` is the time before the next claim. If it is None, a job with a `reason` waits longer after each
-    release, and a job without a reason does not wait.
+    `delay_ms` is the time before the next claim. If `delay_ms` is None, a job that is released with a
+    `reason` waits longer after each release. A job that is released without a reason waits only after several
+    releases (`ReleaseLimits`).
     """
 
     key: AttemptKey
@@ -103,7 +104,7 @@ class EndAnswer:
 
     outcome: str  # of the attempt
     status: JobStatus  # of the job
-    next_attempt_at: int | None = None  # None unless the job is queued again
+    next_attempt_at: int | None = None  # set if the job is queued again
 
     @property
     def requeued(self) -> bool:
@@ -117,7 +118,7 @@ class EndAnswer:
 
 class ReportRefusal(StrEnum):
     ATTEMPT_ENDED = "attempt_ended"  # the same worker has ended the attempt with another outcome
-    LEASE_LOST = "lease_lost"  # the sweep ended the attempt, or it never belonged to this worker
+    LEASE_LOST = "lease_lost"  # the sweep ended the attempt, or the attempt never belonged to this worker
     UNKNOWN_JOB = "unknown_job"
     PRUNED = "pruned"
 
@@ -130,15 +131,15 @@ class EndRefused:
     outcome: str | None = None
 
 
-# For each kind of report, the outcomes of the attempt that this report can cause. A report of a release may
-# cause a charge if the job has used up its free releases. If the cancel of the job was requested, the end of
-# the attempt cancels the job.
+# The outcomes that each kind of report can give to its attempt. A release is charged if the job has used up
+# its free releases. If a cancel of the job was requested, a failure or a release cancels the job.
 _OWN_OUTCOMES: Mapping[type[AttemptEnd], frozenset[str]] = {
     Completion: frozenset({"succeeded"}),
     FailedAttempt: frozenset({"requeued", "failed", "canceled"}),
     ReleasedAttempt: frozenset({"released", "requeued", "failed", "canceled"}),
 }
-# The status of the job after an attempt without `end_status`, which an earlier release of Euterpe has ended.
+# Earlier releases of Euterpe did not store `end_status`. For such an attempt, this table gives the status of
+# the job by the outcome of the attempt.
 _STATUS_AFTER = {"succeeded": JobStatus.SUCCEEDED, "failed": JobStatus.FAILED, "canceled": JobStatus.FAILED}
 
 
@@ -163,7 +164,7 @@ _PRUNED = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.job_id.in_(_WANTED
 
 
 def missing_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, ReportRefusal]:
-    """Return the refusal for each of these jobs that does not exist."""
+    """Return a refusal for each id that belongs to no job."""
     if not job_ids:
         return {}
     ids = as_parameter({"id": job_id} for job_id in job_ids)

@@ -48,7 +48,7 @@ _ATTEMPT_COLUMNS = (
 
 
 class AttemptEnds:
-    """Record reports in batches. A `GroupCommit` may call each method, with `max_batch` as its limit."""
+    """Record reports in batches. Each method can be the `flush` of a `GroupCommit` with this `max_batch`."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class AttemptEnds:
     def _owned(
         self, connection: sa.Connection, ends: Sequence[AttemptEnd]
     ) -> list[tuple[AttemptEnd, AnyRow]]:
-        """Lock the jobs; return those whose owners report, each with the first report of its owner."""
+        """Lock the jobs. For each job whose owner reports, return the owner's first report and the row."""
         rows = {row.job_id: row for row in self._walk.lock(connection, [end.key.job_id for end in ends])}
         if not rows:
             return []
@@ -167,7 +167,7 @@ class AttemptEnds:
         return charged, released
 
     def _charged(self, end: ReleasedAttempt, row: AnyRow, earlier: EarlierReleases) -> JobError | None:
-        """Return the error to charge if this release is not free, else None."""
+        """Return the error of the charged attempt if this release is charged, else None."""
         if row.cancel_requested_at is not None:
             return canceled(row.status)
         return self._limits.error_instead(end.reason, earlier, row.status)

@@ -65,7 +65,7 @@ class ReportedStatus:
 
 @dataclass(frozen=True)
 class Advanced:
-    """The status of a job that its worker holds, and its lease."""
+    """The status of a held job, and the end of its lease."""
 
     status: JobStatus
     lease_expires_at: int
@@ -78,7 +78,7 @@ class _ReportingJob(NamedTuple):
 
 
 class AttemptReports:
-    """Record reports in batches. A `GroupCommit` may call both methods."""
+    """Record reports in batches. Both methods can be the `flush` of a `GroupCommit`."""
 
     def __init__(self, database: Database, transitions: JobTransitions, progress: ProgressReports) -> None:
         self._database, self._transitions, self._progress = database, transitions, progress
@@ -92,7 +92,7 @@ class AttemptReports:
         A lease that has expired, but was not swept, is extended, too, because its worker is still the only
         owner.
         """
-        by_key = {_holding(beat.key): beat for beat in beats}  # of two beats of one attempt, keep the later
+        by_key = {_holding(beat.key): beat for beat in beats}  # keep only the last heartbeat of each attempt
         with self._database.transaction() as connection:
             extensions = [Extension(*holding, beat.lease_ms) for holding, beat in by_key.items()]
             rows = self._transitions.jobs.heartbeat(connection, extensions, revive=True)
@@ -122,7 +122,7 @@ class AttemptReports:
         """Advance each job to the reported status; return the job's status, or the reason of a refusal.
 
         A job that has already reached the status, or a later status, is not changed. So a repeated report
-        gets an answer, but changes nothing. Statuses that were not reported are written, too.
+        gets an answer, but changes nothing. Statuses that the worker has skipped are written, too.
         """
         with self._database.transaction() as connection:
             self._advance(connection, reports, self._owned(connection, reports))

@@ -40,7 +40,7 @@ class ClaimedJob:
     claim_version: int
     worker_id: str
     lease_ms: int
-    lease_expires_at: int  # by the database's clock
+    lease_expires_at: int  # a time of the database's clock
     attempt_count: int
     max_attempts: int
     refresh_count: int
@@ -86,7 +86,8 @@ class ClaimRequest:
 class ClaimResult(NamedTuple):
     """The jobs of a request.
 
-    For a repetition, its claim id was used before: these are the jobs of that claim that are still held.
+    If `is_repetition` is true, the claim id was used before. Then `jobs` has the jobs of the earlier claim
+    that are still held.
     """
 
     jobs: list[ClaimedJob]
@@ -100,7 +101,7 @@ class Claims:
         self._database, self._transitions = database, transitions
         self._picker = JobPicker(transitions.jobs, transitions.admission.shares, _CLAIMED)
         wanted = sa.select(Rows({"claim_id": TEXT})["claim_id"])
-        # No column here is large: thousands of workers may repeat their claims at once after a restart.
+        # Read no large column, because thousands of workers may repeat their claims at once after a restart.
         self._attempts = (
             sa.select(
                 _attempt.claim_id,
@@ -120,8 +121,8 @@ class Claims:
         """Return the jobs of each request, in order; start and count an attempt of each new job.
 
         Requests with the same `claim_id` get the same jobs. If the attempts of a `claim_id` have all ended,
-        its requests get nothing. The requests in `unsure` only get the jobs of earlier claims; their results
-        follow those of `requests`.
+        its requests get nothing. A request in `unsure` gets only the jobs of an earlier claim with its
+        `claim_id`. The results of `unsure` come after the results of `requests`.
         """
         with self._database.transaction() as connection:
             known = self._known(connection, requests, unsure)
@@ -143,10 +144,11 @@ class Claims:
     def _known(
         self, connection: sa.Connection, requests: Sequence[ClaimRequest], unsure: Sequence[ClaimRequest]
     ) -> dict[str, list[ClaimedJob]]:
-        """Extend the leases of the jobs of each `claim_id` that was used before; return those still held.
+        """Return the jobs of earlier claims with these claim ids, by claim id, and extend their leases.
 
-        First wait for transactions that use an id of `requests` now: on Postgres, two transactions with the
-        same id would otherwise both find it unused.
+        A job that is not held any more is left out. First wait for other transactions that use a claim id of
+        `requests` now. Otherwise two transactions with the same id on Postgres would both find no earlier
+        claim.
         """
         claiming = [request.claim_id for request in requests if request.claim_id is not None]
         of_id = {one.claim_id: one for one in (*unsure, *requests) if one.claim_id is not None}
@@ -249,7 +251,10 @@ class _Line:
 
 
 def _without_repetitions(requests: Sequence[ClaimRequest], known: Mapping[str, object]) -> list[ClaimRequest]:
-    """Return the requests that may take new jobs: only the first of those with the same `claim_id`."""
+    """Return the requests that may take new jobs.
+
+    Leave out a request whose `claim_id` was used by an earlier claim or by an earlier request.
+    """
     seen, fresh = set(known), []
     for request in requests:
         if request.claim_id is None:
@@ -263,7 +268,10 @@ def _without_repetitions(requests: Sequence[ClaimRequest], known: Mapping[str, o
 def _waiting_at(
     place: int, requests: Sequence[ClaimRequest], picked: Sequence[Sequence[AnyRow]]
 ) -> dict[str, list[int]]:
-    """Return the indexes of the requests that need more jobs, by the name of their queue at `place`."""
+    """Return a map from each queue to the requests that need more jobs and list this queue at `place`.
+
+    A request is given by its index.
+    """
     waiting: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
         if place < len(request.queues) and len(picked[number]) < request.limit:

@@ -51,7 +51,7 @@ class Control:
             return JobStatus(row.status)
 
     def retry(self, job_id: str, *, requester_id: str | None = None) -> None:
-        """Queue a failed job again; raise InvalidTransition if it has no attempts left."""
+        """Queue a failed job again; raise InvalidTransition if its budget is spent."""
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
             if row.status != JobStatus.FAILED:

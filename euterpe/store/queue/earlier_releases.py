@@ -28,8 +28,8 @@ class ReleaseCounts:
         released = sa.select(_attempt.job_id, *counted).where(
             _attempt.job_id.in_(ids), _attempt.outcome == "released"
         )
-        # Only the releases after the last charged attempt count. So a job that a person retries may be
-        # released again.
+        # Only the releases after the last charged attempt count. So after a person has retried a job, the job
+        # can be released without a charge again.
         charged = job_attempts.alias("charged")
         last_charged = sa.select(sa.func.max(charged.c.claim_version)).where(
             charged.c.job_id == _attempt.job_id, charged.c.outcome != "released"
@@ -46,7 +46,7 @@ class ReleaseCounts:
         self._all = recent.group_by(_attempt.job_id)
 
     def before(self, connection: sa.Connection, ends: Sequence[AttemptEnd]) -> Mapping[str, EarlierReleases]:
-        """Return the earlier releases of each job that count for its report, by job id."""
+        """Return, by job id, the earlier releases that decide whether the release in `ends` is charged."""
         codes = {
             end.key.job_id: None if end.reason is None else end.reason.code
             for end in ends

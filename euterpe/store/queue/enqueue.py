@@ -163,8 +163,8 @@ class Enqueue:
     def _refuse_pruned_sources(self, connection: sa.Connection, jobs: Sequence[NewJob]) -> None:
         """Raise `DuplicateSource` if the job of a `source_ref` was pruned.
 
-        The caller has inserted the rows. That insert has waited for a concurrent prune of the same refs, so
-        this query sees what the prune has committed.
+        The caller has inserted the rows. The insert has waited for a concurrent prune of the same refs, so
+        this query sees the rows that the prune has committed.
         """
         refs = [job.source_ref for job in jobs if job.source_ref is not None]
         if refs:
@@ -188,7 +188,7 @@ class Enqueue:
     ) -> tuple[int | None, dict[str, Answer]]:
         """Store the idempotency keys that are free; return the stored answers of jobs whose key is in use.
 
-        Also return the database's clock, or None if no job has a key.
+        Also return the time of the database's clock, or None if no job has a key.
         """
         keyed = [job for job in jobs if job.key is not None]
         if not keyed:
@@ -277,7 +277,7 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
 def new_row(job: NewJob, now: int, rank: int | None) -> Row:
     """Return the row of a new job.
 
-    A job that need not wait for its time or for its group is ready if it has a rank, and otherwise capped.
+    A job that waits neither for its time nor for its group is `ready` if it has a rank, else `capped`.
     """
     available_at = max(now, job.not_before or 0)
     sealed, callbacks, hls_keys = job.sealed, job.sealed_callbacks, job.sealed_hls_keys

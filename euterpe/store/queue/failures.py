@@ -54,8 +54,8 @@ class FailureWriter:
     ) -> list[JobDecision]:
         """Decide what follows the error of each row; write and return the decisions.
 
-        The caller has locked the rows. Set `has_expired` if their leases have expired, to fence off the
-        owners.
+        The caller has locked the rows. Set `has_expired` if the leases of the rows have expired, so that
+        their owners are fenced off.
         """
         planned = [
             self.plan(row, error, has_expired=has_expired, timings=timings)

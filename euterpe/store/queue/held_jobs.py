@@ -26,13 +26,16 @@ _COLUMNS = (
 
 
 class HeldJobs:
-    """The jobs that attempts hold. A lease that has expired, but was not swept, is still held."""
+    """The jobs that attempts hold.
+
+    If the lease of an attempt has expired, but was not swept, the attempt still holds its job.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def get(self, key: AttemptKey, *, lease_ms: int) -> ClaimedJob | ReportRefusal:
-        """Return the job under the fence of its attempt, or the reason why the attempt does not hold it.
+        """Return the job that this attempt holds, or the reason why the attempt does not hold its job.
 
         `lease_ms` is the length of the leases that the caller grants; it is not stored in a row.
         """

@@ -35,7 +35,7 @@ _NO_ACCOUNTS: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 class ExtendedLease:
     """A lease that a heartbeat has extended."""
 
-    lease_expires_at: int  # by the database's clock
+    lease_expires_at: int  # a time of the database's clock
     credential_version: int
     cancel_requested: bool
 
@@ -71,7 +71,7 @@ class Inbox:
         outage_grace_ms: int = 0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Revoke no expired lease in the first `sweep_grace_ms`, and for `outage_grace_ms` after an outage.
+        """Do not revoke leases in the first `sweep_grace_ms`, and for `outage_grace_ms` after an outage.
 
         So after an outage of the API or of the database, each running worker can revive its leases before
         they are revoked.
@@ -107,8 +107,8 @@ class Inbox:
         """Claim jobs for several workers in one transaction; return the jobs of each request, in order.
 
         One call claims at most `read_limit` jobs of the engine, so a request may get fewer jobs than there
-        are. A repeated `claim_id` gets its jobs again. The requests in `unsure` get no other jobs; their
-        results follow those of `requests`.
+        are. A request with a repeated `claim_id` gets the jobs of the earlier claim again. Requests in
+        `unsure` get only the jobs of earlier claims. Their results come after the results of `requests`.
         """
         results: list[ClaimResult] = []
 
@@ -139,10 +139,10 @@ class Inbox:
         ]
         changed = 0
         while steps:
-            # After a step that has locked rows, commit, and run the other steps in a new transaction. A
-            # single transaction would lock jobs after it has locked shares, and would lock groups in two
-            # rounds, so not in sorted order. It could deadlock with a transaction that locks jobs before
-            # shares.
+            # After a step that has locked rows, commit, and run the remaining steps in a new transaction. One
+            # transaction for all steps would lock jobs after shares. It would also lock groups in two rounds,
+            # and so not in sorted order. Each of these two violations of the lock order (admission.py) could
+            # cause a deadlock.
             with self._database.transaction() as connection:
                 found = None
                 while steps and found is None:
@@ -152,7 +152,7 @@ class Inbox:
 
     def _may_revoke(self) -> bool:
         outage = self._database.outage
-        # The transaction of this sweep may be the one that ends the outage, when it commits.
+        # Check `is_on`, too: the outage may last until the transaction of this sweep commits.
         is_recovered = not outage.is_on and outage.monotonic() >= outage.ended_at + self._outage_grace_s
         return is_recovered and self._monotonic() >= self._revokes_from
 

@@ -63,7 +63,10 @@ class JobTransitions:
         self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
-        """Write the transitions; return the changed rows by job id. Jobs with a stale claim are left out."""
+        """Write the transitions; return the changed rows by job id.
+
+        Jobs with a stale claim are neither changed nor returned.
+        """
         by_key = {one.key: one for one in transitions}
         if len(by_key) != len(transitions):
             raise ValueError("a batch must not change a job twice")
@@ -142,7 +145,7 @@ def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) ->
     if shape.source == JobStatus.PROCESSING:
         columns["eta_seconds"] = columns["speed"] = sa.null()
     if shape.target in FINISHED:
-        # A job that can never run again does not need its credentials and its key: delete them.
+        # A job that can never run again does not need its credentials and its HLS keys, so delete them.
         parts = ("encrypted", "dek_wrapped", "kek_id", "encryption_version")
         for name in (f"{secret}_{part}" for secret in ("storage_creds", "hls_key") for part in parts):
             column = inbox_jobs.c[name]

@@ -74,7 +74,7 @@ class LaneRequesters:
         self._after = _FIRST
 
     def next(self, connection: sa.Connection) -> Sequence[str]:
-        """Return the next requesters, in order. After the last requester, begin again with the first one."""
+        """Return the ids of the next requesters, in order. After the last id, begin with the first one."""
         found = connection.execute(self._statement, {"after": self._after}).scalars().all()
         self._after = found[-1] if len(found) == _AT_ONCE else _FIRST
         return found

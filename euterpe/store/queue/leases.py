@@ -30,16 +30,16 @@ from euterpe.store.engine.database import Database
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.transition import Shape, Transition
 
-# A function that computes the columns of one table for a transition. Its second argument is the batch, or
-# None if no row of the batch has values.
+# A function that computes the columns of one table for a transition. The second argument of the function is
+# the batch, or None if no row of the batch has values.
 Columns = Callable[[Shape, Rows | None], Mapping[str, object]]
 
-# One statement writes all transitions that agree in these fields: the fields of `Shape`, and the other
-# parameters of the statement. Group by the fields themselves: building a `Shape` for each transition would
-# take 3 % of a worker's time.
+# One statement writes all transitions that agree in these fields. The fields determine the text of the
+# statement (`Shape`) and its parameters, except the batch. Group by the fields themselves, because building a
+# `Shape` for each transition would take 3 % of a worker's time.
 _shared_fields = attrgetter("source", "target", "lane", "worker_id", "lease_ms", "raises_version", "attempts")
-# With `owners_differ`, the owner and the lease belong to the row, so transitions with different owners share
-# a statement.
+# With `owners_differ`, each row of the batch has its own owner and lease, so transitions with different
+# owners share a statement.
 _fields_without_owner = attrgetter("source", "target", "lane", "raises_version", "attempts")
 
 # The `late_ms` of a heartbeat that extends a lease no matter how long ago the lease expired.
@@ -47,7 +47,7 @@ _ANY_TIME_MS = 2**60
 
 
 class Holding(NamedTuple):
-    """The key of a row and the version of the caller's claim, which may be stale."""
+    """The key of a row and the version of the caller's claim. The claim may be stale."""
 
     key: str
     claim_version: int
@@ -116,9 +116,11 @@ class LeasedTable:
         picked = sa.select(*columns).where(lane_is(self.table, lane), *where)
         return picked.order_by(*order).limit(sa.bindparam("limit")).with_for_update(skip_locked=True)
 
-    # -- the writes: each batch is sorted, because two batches that share rows could deadlock if they locked
-    #    these rows in different orders. Planner settings in `engines.py` make Postgres visit the rows in the
-    #    order of the batch.
+    # -- the writes
+
+    # Each batch is sorted, because two batches that share rows could deadlock if they locked these rows in
+    # different orders. Planner settings in `engines.py` make Postgres visit the rows in the order of the
+    # batch.
 
     def write(self, connection: sa.Connection, transitions: Iterable[Transition]) -> Sequence[AnyRow]:
         """Apply each transition whose fence holds; return the rows that were changed."""

@@ -1,8 +1,8 @@
 """Store the circuit breakers of receivers, which all dispatchers share; release events after a recovery.
 
 A receiver has a row from its first failure until it has recovered and its waiting events have been released.
-A healthy receiver has no row. Sends to a receiver that the dispatcher knows to be healthy neither read nor
-write this table.
+A healthy receiver has no row. While a dispatcher knows that a receiver is healthy, its sends to this receiver
+do not read or write this table.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +23,8 @@ OriginKey = tuple[str, str]  # requester_id, origin
 
 _event, _origin = job_outbox_events.c, webhook_origins.c
 _DAY_MS = 86_400_000
-# The limit on the rows of a requester. Without it a requester could grow the table by inventing origins.
+# The limit on the rows of a requester. Without this limit, a requester could fill the table by inventing
+# origins.
 _MAX_ROWS_PER_REQUESTER = 1_000
 
 

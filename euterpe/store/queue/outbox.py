@@ -165,14 +165,15 @@ class Outbox:
                 held[row.event_id].attempt_count,
                 worker_id,
                 sealed_callbacks(urls[row.job_id]),
-                urls[row.job_id].webhook_format or "euterpe",  # NULL in jobs of earlier releases
+                # The format is NULL in jobs of earlier releases.
+                urls[row.job_id].webhook_format or "euterpe",
             )
             for row in picked
             if row.event_id in held and row.job_id in urls
         ]
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
-        """Revoke expired leases; make those events ready that are due or whose receiver has recovered.
+        """Revoke expired leases; make events ready if they are due or if their receiver has recovered.
 
         Return the number of events that were changed.
         """

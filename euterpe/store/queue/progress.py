@@ -45,7 +45,7 @@ class ProgressReport:
     job: ReportingJob
     progress: float  # percent
     eta_seconds: float | None = None
-    speed: float | None = None  # seconds of media per second
+    speed: float | None = None  # seconds of encoded media per second
 
     @property
     def wants_event(self) -> bool:

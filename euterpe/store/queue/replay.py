@@ -66,10 +66,10 @@ class Replay:
             yield len(batch)
 
     def pending(self, requester_id: str | None = None) -> int:
-        """Set the due time of all events that wait for their next attempt to now; return how many.
+        """Make all events that wait for their next attempt due now; return how many.
 
-        The events keep their budgets. For each requester of these events, the stored circuit breakers of all
-        its receivers are deleted, because they would delay the events.
+        The events keep their budgets. For the requesters of these events, delete the stored circuit breakers
+        of all receivers, because the circuit breakers would delay the events.
         """
         key = sa.tuple_(_event.available_at, _event.event_id)
         waiting = sa.select(*_WAITING).where(lane_is(job_outbox_events, Lane.DELAYED))
@@ -107,7 +107,7 @@ class Replay:
         return len(self._make_due(waiting.with_for_update()))
 
     def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
-        """Make waiting events due now, with the same budget; return their rows as read before the change."""
+        """Make waiting events due now, with the same budget; return their rows as they were before."""
         with self._database.transaction() as connection:
             found = connection.execute(waiting).all()
             self._origins.forget(connection, {row.requester_id for row in found})

@@ -1,8 +1,8 @@
 """Move jobs through the missing statuses of an attempt, with one transition and one event per status.
 
-A worker that knows only the calls `claim`, `heartbeat`, `complete` and `fail` completes a job that is still
-`claimed`. The state table has no such transition, so the job passes all statuses on the way, in one
-transaction.
+A worker that uses only the calls `claim`, `heartbeat`, `complete` and `fail` completes a job that is still
+`claimed`. The state table has no transition from `claimed` to `succeeded`, so the job passes all statuses in
+between, in one transaction.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ _NO_LEASES: Mapping[str, int] = MappingProxyType({})
 
 
 class StatusWalk:
-    """Moves of claimed jobs from one status in progress to a later status in progress."""
+    """Move claimed jobs from one status in progress to a later status in progress."""
 
     def __init__(self, transitions: JobTransitions) -> None:
         self._transitions = transitions
@@ -55,8 +55,8 @@ class StatusWalk:
     ) -> None:
         """Move locked jobs to `target`. A job that has reached this status is not changed.
 
-        `values` (by job id) is written with the last step. `leases` contains the new length of each lease, by
-        job id.
+        `values` contains, by job id, the values that the last step writes. `leases` contains, by job id, the
+        new length of each lease.
         """
         way = IN_PROGRESS[: IN_PROGRESS.index(target) + 1]
         for number, source in enumerate(way[:-1]):

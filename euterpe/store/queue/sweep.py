@@ -12,8 +12,9 @@ ROWS_PER_SWEEP = 100
 # The limit on the recovered receivers whose events one sweep releases. The limit is more than one: otherwise
 # the backlog of the first receiver would delay the events of the next receiver.
 RECEIVERS_PER_SWEEP = 4
-# After a claim that found nothing, the next call claims before it sweeps. But if this many pauses have passed
-# since the last sweep, the call sweeps before it claims, because rows may have become due meanwhile.
+# After a claim that found nothing, the next call claims before it sweeps. But when this many periods of
+# `every_ms` have passed since the last sweep, the call sweeps before it claims, because rows may have become
+# due meanwhile.
 _IDLE_PAUSES = 20
 
 
@@ -28,9 +29,9 @@ class SweepTimer:
         """Call `claim`, and sweep if a sweep is due; return the claimed rows.
 
         Normally the sweep runs before the claim. After a call that claimed nothing, the next call claims
-        before it sweeps, so that the first new job does not wait for the sweep. But if `_IDLE_PAUSES` pauses
-        have passed since the last sweep, the sweep runs before the claim. If the claim finds nothing, the
-        call runs a sweep that is due, and claims again if the sweep changed rows.
+        before it sweeps, so that the first new job does not wait for the sweep. But when `_IDLE_PAUSES`
+        periods of `every_ms` have passed since the last sweep, the sweep runs before the claim. If the claim
+        finds nothing, the call runs a sweep that is due, and claims again if the sweep changed rows.
         """
         if self._is_due(_IDLE_PAUSES * self._every_s if self._is_idle else self._every_s):
             self._run_sweep()

@@ -103,7 +103,7 @@ class Transition(NamedTuple):
 
     @classmethod
     def claim_to_cancel(cls, fence: Fence, target: str, *, worker_id: str, context: EventContext) -> Self:
-        """Return the claim of a queued job that is to be canceled. The claim counts no attempt."""
+        """Return the claim of a queued job that is to be canceled. No attempt is counted."""
         owner = (Lane.LEASED, worker_id, 0)
         return cls(*fence, target, *owner, raises_version=True, context=context)
 
@@ -138,7 +138,7 @@ class Transition(NamedTuple):
     ) -> Self:
         """Return the next step of a job in progress, for its owner `worker_id`. The step renews the lease.
 
-        Steps of different workers share a statement.
+        Steps of different workers may share one UPDATE statement.
         """
         step = cls(*fence, target, None, worker_id, lease_ms, values=values, context=context)
         return step._replace(owners_differ=True)
@@ -199,7 +199,7 @@ class Transition(NamedTuple):
         attempts: int = 0,
         context: EventContext | None = None,
     ) -> Self:
-        """Return a retry of a finished row: it is due now, and `attempts` is added to its attempt count."""
+        """Return a retry of a finished row, which is due now. Add `attempts` to its attempt count."""
         return cls(*fence, target, lane, attempts=attempts, delay_ms=0, context=context)
 
     @property

@@ -1,4 +1,4 @@
-"""A clock that a caller may override for one call, as the contract's `now_ms_override` asks."""
+"""A clock that a caller may override for one call (`now_ms_override` in OmniQ's client contract)."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class CallerClock:
 
     @contextmanager
     def at(self, now_ms: int) -> Iterator[None]:
-        """Let this thread's calls within the block run at this time. 0 means the time of `clock`."""
+        """Set the time for this thread's calls within the block. 0 means the time of `clock`."""
         self._override.ms = now_ms or None
         try:
             yield

@@ -1,7 +1,7 @@
-"""Reserve queue jobs: claim the job that is due longest, with or without a group.
+"""Reserve queue jobs: claim the job that has been due for the longest time, with or without a group.
 
 The lane `ready` has all jobs without a group, and the first job of each group that has room (`groups.py`). So
-neither kind can starve the other.
+jobs with a group and jobs without a group cannot starve each other.
 """
 
 import secrets
@@ -60,8 +60,8 @@ class Reservations:
     def reserve(self, queue: str, count: int = 1) -> list[Reserved]:
         """Claim the next jobs for `count` callers; those for whom no job is ready get None."""
         check_name(queue, "queue")
-        # A claim that a power loss undoes has no other effect: the job is ready again, and its token is void.
-        # An ack that waits for the disk keeps the claim before it, too.
+        # This transaction need not be durable. If a power loss undoes a claim, the job is ready again and its
+        # token is void. The durable commit of a later ack also makes the claim durable.
         with self._database.transaction(durable=False) as connection:
             found = connection.execute(self._next, {"queue": queue, "limit": count}).all()
             tokens = {row.queue_job_id: secrets.token_urlsafe(_TOKEN_BYTES) for row in found}
@@ -74,8 +74,8 @@ class Reservations:
         return [*jobs, *[nothing] * (count - len(jobs))]
 
     def _next_statement(self) -> AnySelect:
-        # The condition names no column of the job, so it is evaluated once. With a correlated one, Postgres
-        # expected a single row and sorted the whole backlog.
+        # The condition `is_paused` names no column of the job, so it is evaluated once. With a correlated
+        # condition, Postgres expected a single row and sorted the whole backlog.
         is_paused = sa.exists().where(queue_pauses.c.queue == sa.bindparam("queue"))
         ready = self._rows.leased.ready(_CLAIMED, _job.queue == sa.bindparam("queue"), ~is_paused)
         return ready.with_hint(queue_jobs, "INDEXED BY queue_jobs_ready", "sqlite")

@@ -1,4 +1,4 @@
-"""The calls that concurrent callers combine: those of one kind and one time share a transaction."""
+"""Combine the calls of concurrent callers: calls of the same kind and time share a transaction."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from euterpe.store.queue_jobs.rows import QueueJobRows
 
 
 class CombinedCalls:
-    """Publish, reserve and end queue jobs. `now_ms` is the time of the call, or 0.
+    """Publish, reserve and end queue jobs. `now_ms` is the time of the call; 0 means the store's clock.
 
-    Each kind has transactions of its own, because a transaction that changes groups for two kinds would
-    break the order of locks of `groups.py`.
+    Calls of different kinds never share a transaction, because a transaction that changes groups for two
+    kinds would break the lock order of `groups.py`.
     """
 
     def __init__(self, rows: QueueJobRows, reports: Reports, clock: CallerClock) -> None:

@@ -37,7 +37,7 @@ class Maintenance:
         return len(due)
 
     def reap(self, queue: str, limit: int) -> int:
-        """Take jobs from owners whose lease has expired; return how many. The lost attempt counts."""
+        """Take jobs from owners whose lease has expired; return how many. Each lost attempt is counted."""
         check_name(queue, "queue")
         check_count(limit, "max_reap", 1, MAX_BATCH)
         with self._database.transaction() as connection:
@@ -62,7 +62,10 @@ class Maintenance:
 
 
 class Pauses:
-    """The flag of each queue that stops new reservations. Jobs stay in their lanes, and owners go on."""
+    """Pause and resume queues: a flag stops new reservations from a queue.
+
+    Jobs stay in their lanes, and the owners of jobs continue their work.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -114,7 +117,7 @@ class FinishedQueueJobs:
         self._forget = sa.delete(queue_jobs).where(named).returning(_job.queue_job_id)
 
     def forget(self, older_than_ms: int, limit: int) -> int:
-        """Delete the jobs that finished before this time, the first finished job first; return how many."""
+        """Delete jobs that finished more than `older_than_ms` ago, the oldest first. Return how many."""
         check_count(older_than_ms, "older_than_ms", 0, MAX_AGE_MS)
         check_count(limit, "max_forget", 1, MAX_BATCH)
         with self._database.transaction() as connection:
@@ -122,6 +125,6 @@ class FinishedQueueJobs:
             return len(forgotten.all())
 
     def forget_groups(self, limit: int) -> int:
-        """Delete groups without a job, with their limits; return how many."""
+        """Delete groups without a job, including their limits; return how many."""
         with self._database.transaction() as connection:
             return self._groups.forget_idle(connection, limit)

@@ -1,4 +1,4 @@
-"""Publish queue jobs. A job_id that its queue knows already is the same job, which stays as it is."""
+"""Publish queue jobs. If the queue has a job with the same job_id already, change nothing."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,13 +70,13 @@ class Publishing:
         self._insert = self._insert_statement()
 
     def publish(self, jobs: Sequence[NewQueueJob]) -> list[bool]:
-        """Insert the jobs; return False for each job whose id its queue knows already."""
+        """Insert the jobs; return False for each job whose job_id exists in its queue already."""
         # Places ascend in the order of the jobs, and rows are inserted in the order of their keys, so that
         # two batches that share keys cannot deadlock.
         rows = sorted((job.row() for job in jobs), key=itemgetter("queue_job_id"))
         with self._database.transaction() as connection:
             inserted = {row.queue_job_id: row for row in connection.execute(self._insert, as_parameter(rows))}
-            # The jobs come before their groups, which is the lock order of `groups.py`.
+            # Lock the groups after the jobs: this is the lock order of `groups.py`.
             self._register(connection, [job for job in jobs if job.key in inserted])
             blocked = [row for row in inserted.values() if row.lane == Lane.BLOCKED]
             self._rows.admit(connection, blocked, locked=True)

@@ -1,7 +1,8 @@
 """The reports of the owner of a queue job: it still works, it has succeeded, or it has failed.
 
-Each report is judged by its token and written under the fence of `claim_version`. The row is read without a
-lock: if the lease is reaped between the read and the write, the fence fails and the report is judged again.
+The token of each report is compared with the row, and the report is written under the fence of
+`claim_version`. The row is read without a lock. If the lease is reaped between the read and the write, the
+fence fails, and the token is compared again.
 """
 
 import hmac
@@ -79,7 +80,7 @@ class Reports:
     def end(self, ends: Sequence[QueueAttemptEnd]) -> list[int | Exception | None]:
         """End attempts; return for each the time of the next attempt, or None if the job has ended.
 
-        An exception is the answer to an owner that has lost its lease.
+        The result for a caller that has lost its lease is an exception.
         """
         with self._database.transaction() as connection:
             keys = as_parameter({"key": key} for key in sorted({end.lease.key for end in ends}))
@@ -87,7 +88,7 @@ class Reports:
             answers: dict[int, int | Exception | None] = {}
             transitions: dict[int, Transition] = {}
             for number, end in enumerate(ends):
-                # A second report of the same owner finds no owner any more.
+                # The first report ends the claim, so a second report in the same batch is refused.
                 row = rows.pop(end.lease.key, None)
                 try:
                     transitions[number] = end.transition(_owned(row, end.lease))
@@ -125,7 +126,7 @@ def _owned(row: AnyRow | None, lease: QueueLease) -> AnyRow:
 
 
 def after_failure(row: AnyRow, error: str | None) -> Transition:
-    """Return the end of a failed attempt: a retry after the job's backoff while it has attempts left."""
+    """Return the end of a failed attempt: a retry after the backoff, or a failure if the budget is spent."""
     values = {} if error is None else {"error": to_storable(error)[:MAX_ERROR]}
     fence = _fence(row)
     if row.attempt_count >= row.max_attempts:

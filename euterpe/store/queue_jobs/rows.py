@@ -1,7 +1,7 @@
 """The rows of queue jobs: their key, their leases, their groups, and the moves between their lanes.
 
 Every change of a status goes through `QueueJobRows.apply`. Each transaction that makes room in a group, or
-that adds a job to one, admits the group's next job, as `groups.py` requires.
+that adds a job to a group, admits the group's next job, as `groups.py` requires.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,11 @@ class QueueGroup:
 
 
 def queue_job_id(queue: str, job_id: str) -> str:
-    """Return the key of a job. The length of the queue's name keeps `a/b` + `c` apart from `a` + `b/c`."""
+    """Return the key of a job.
+
+    The key contains the length of the queue's name. So the job `c` of the queue `a/b` and the job `b/c` of
+    the queue `a` have different keys.
+    """
     return f"{len(queue)}/{queue}/{job_id}"
 
 

@@ -1,7 +1,7 @@
 """Seal the keys of encrypted HLS outputs, and open them only for the worker that owns the job.
 
-The keys are stored separately from the job's credentials. New credentials replace the old ones as a whole,
-but do not contain the keys, and the API cannot read the stored keys to keep them.
+The keys are stored separately from the job's credentials, because new credentials replace the old credentials
+as a whole. The new credentials do not contain the keys, and the API cannot read the old keys to copy them.
 """
 
 import json
@@ -60,6 +60,6 @@ class HlsKeys:
             row.hls_key_encryption_version,
         )
         opened = json.loads(unseal(sealed, hls_keys_context(job.job_id, job.requester_id), self._keys))
-        if not opened.keys() >= set(names):  # the stored spec was changed
+        if not opened.keys() >= set(names):  # a key is missing, so somebody has changed the stored spec
             raise CannotDecrypt
         return {name: bytes.fromhex(opened[name]) for name in names}

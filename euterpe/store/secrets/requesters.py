@@ -86,7 +86,7 @@ class Requesters:
         return NewRequester(requester_id, minted.plaintext, secret)
 
     def _is_worker(self, connection: sa.Connection, name: str) -> bool:
-        """Return whether all API keys of the requester have the scope `worker` only."""
+        """Return whether `worker` is the only scope of the requester's API keys."""
         scopes = sa.select(_key.scopes).join(requesters).where(_requester.name == name)
         return all(set(granted) == {Scope.WORKER} for granted in connection.execute(scopes).scalars())
 
@@ -119,7 +119,7 @@ class Requesters:
             ]
 
     def workers(self) -> list[RequesterRow]:
-        """Return the requesters whose API keys all have the scope `worker` only, ordered by name."""
+        """Return the requesters whose API keys have no other scope than `worker`, ordered by name."""
         wanted = sa.select(_key.requester_id, _key.scopes)
         with self._database.snapshot() as connection:
             rows = connection.execute(wanted).all()
@@ -184,7 +184,7 @@ class Requesters:
         return _principal(row)
 
     def still_valid(self, keys: Sequence[HashedKey]) -> dict[HashedKey, Principal]:
-        """Return the requesters that own these keys, without the keys that are not valid any more."""
+        """Return those keys that are still valid, each with its requester."""
         known = {key.key_id: key for key in keys}
         with self._database.snapshot() as connection:
             rows = fetch_all(

@@ -34,7 +34,7 @@ from euterpe.store.tables import inbox_jobs, service_secrets, webhook_secrets
 
 @dataclass(frozen=True)
 class _SealedColumns:
-    """The columns of a table that hold a sealed secret, and the function that returns a row's context."""
+    """The columns of a table that hold a sealed secret, and the function that returns a row's `Context`."""
 
     table: sa.Table
     encrypted: str
@@ -42,7 +42,7 @@ class _SealedColumns:
     kek_id: str
     version: str
     context: Callable[[Any], Context]
-    owner: Sequence[str]  # the columns that `context` reads, besides the key and those of `unchanged`
+    owner: Sequence[str]  # the columns that `context` reads, besides the key and the columns in `unchanged`
     unchanged: Sequence[str]  # a row is written only if these columns have not changed since it was read
 
     @property

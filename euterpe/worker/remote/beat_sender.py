@@ -22,16 +22,20 @@ Timings = Mapping[str, Any] | None
 
 
 class BeatSender:
-    """Send the beats of leases, and apply the answers to the leases. Thread-safe."""
+    """Send heartbeats, and apply the answers to the leases. Thread-safe.
+
+    A `Beat` is the entry of one lease in a heartbeat. An early heartbeat is sent before the next regular
+    heartbeat, to report progress.
+    """
 
     def __init__(self, connection: ServerConnection, worker_id: str, *, clock: Callable[[], float]) -> None:
         self._connection, self._worker_id, self._clock = connection, worker_id, clock
         self._lock = threading.Lock()
         self._reporting: WeakSet[HeldLease] = WeakSet()  # the leases whose progress may be sent early
-        self._early = threading.Lock()  # held from the start of an early beat until its answer
+        self._early = threading.Lock()  # locked from the start of an early heartbeat until its answer
 
     def add(self, lease: HeldLease) -> None:
-        """Allow early beats for this lease: they send its progress before the next regular heartbeat."""
+        """Allow early heartbeats with the progress of this lease."""
         with self._lock:
             self._reporting.add(lease)
 
@@ -41,9 +45,9 @@ class BeatSender:
             self._reporting.discard(lease)
 
     def send(self, leases: Sequence[tuple[HeldLease, Timings]], *, is_urgent: bool = False) -> None:
-        """Send one heartbeat for all leases that are not lost. Raise `Unavailable`.
+        """Send one heartbeat for all leases that are not lost. Raise `Unavailable` if no answer comes.
 
-        An urgent heartbeat is one for whose answer an attempt waits.
+        A heartbeat is urgent if an attempt waits for its answer.
         """
         living = [(lease, timings) for lease, timings in leases if not lease.is_lost]
         if not living:
@@ -59,13 +63,13 @@ class BeatSender:
             raise
 
     def note_progress(self, lease: HeldLease, progress: ProgressFigures) -> None:
-        """Keep the progress for the next beat. Send a beat now if the server's progress interval is over."""
+        """Keep the progress for the next heartbeat. Send an early heartbeat if the progress is due."""
         lease.note_progress(progress)
         if lease.is_progress_due(self._clock()) and self._early.acquire(blocking=False):
             self._send_early()
 
     def _send_early(self) -> None:
-        """Send the progress that is due, and do not wait for the answer. Release `_early` at the end."""
+        """Send an early heartbeat, and do not wait for the answer. Release `_early` at the end."""
         sent_at = self._clock()
         with self._lock:
             leases = [lease for lease in self._reporting if lease.is_progress_due(sent_at)]

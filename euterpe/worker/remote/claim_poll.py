@@ -30,7 +30,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _ABANDONED_S = 5.0
 _RELEASE_S = 2.0  # the time limit of a release; a failed release is tried again, or the lease expires
 _MOST_RELEASES = 16
-# The server cannot read its own keys. For a claim this is an outage like any other, so the worker backs off.
+# These errors mean that the server cannot use its keys. A claim treats them like an outage: the worker backs
+# off.
 _KEY_ERRORS = (KeyProviderUnavailable, UnknownKek, UnknownFormat, CannotDecrypt)
 
 
@@ -112,7 +113,7 @@ class ClaimPoll:
             self._changed.notify_all()
 
     def release_abandoned(self, *, abandoned_s: float | None = None) -> None:
-        """Release the jobs of unanswered claims, except of a claim that this worker still repeats."""
+        """Release the jobs of unanswered claims, except the claim that this worker still repeats."""
         limit_s = self._abandoned_s if abandoned_s is None else abandoned_s
         with self._changed:
             unanswered = self._open
@@ -124,7 +125,7 @@ class ClaimPoll:
                 return  # the server is unavailable, and each further try could wait for the whole time limit
 
     def _keep_pause(self, wait_s: float) -> bool:
-        """Wait until the pause is over. Return False if it lasts longer than `wait_s`, or after `wake`."""
+        """Wait until the pause is over. Return False if this takes longer than `wait_s`, or after `wake`."""
         pause_s = self._not_before - self._clock()
         if pause_s <= 0:
             return True
@@ -170,8 +171,8 @@ class ClaimPoll:
                 self._give_up(claim)
             raise
         if len(answer.jobs) > limit:
-            # The id belongs to an aborted claim for more jobs, and this worker has no slots for so many jobs
-            # now.
+            # The server has repeated the answer to an earlier, aborted claim with this id. That claim asked
+            # for more jobs than the worker now has free slots for.
             with self._changed:
                 self._give_up(claim)
             self.release_abandoned()

@@ -1,4 +1,4 @@
-"""The lease of a job at a remote worker, as far as the worker can know without the database's clock."""
+"""The lease of a job at a remote worker, which does not know the time of the database's clock."""
 
 import math
 import threading
@@ -12,8 +12,8 @@ from euterpe.client.worker_answers import BeatAnswer, Claimed
 from euterpe.client.worker_calls import Beat, Lease
 from euterpe.domain.leased_job import ProgressFigures
 
-# The publication of a file must end before the lease expires. So it must not begin in the last quarter of the
-# lease, or in the last ten seconds if the quarter is longer.
+# The publication of a file must end before the lease expires. So it must not begin in the last part of the
+# lease: a quarter of the lease, but at most ten seconds.
 _LONGEST_MARGIN_S = 10.0
 _log = structlog.get_logger(__name__)
 Clock = Callable[[], float]
@@ -40,7 +40,7 @@ class HeldLease:
         self.lease: Lease = claimed.lease
         self._ttl_s, self._progress_interval_s = claimed.lease_ttl_s, claimed.progress_interval_s
         self._lock = threading.Lock()
-        self._renewed_by = sent_at  # when the request that last renewed the lease was sent
+        self._renewed_by = sent_at  # the time at which the last renewing request was sent
         self._holds_until, self._runs_out_at = sent_at + self._ttl_s, received_at + self._ttl_s
         self._is_lost = self._cancel_requested = self._was_reported = False
         self._progress: ProgressFigures | None = None
@@ -80,7 +80,7 @@ class HeldLease:
             self._holds_until, self._runs_out_at = sent_at + self._ttl_s, received_at + self._ttl_s
 
     def take(self, answer: BeatAnswer, *, sent_at: float, received_at: float) -> None:
-        """Apply the answer to a beat. A lost job stays lost, even if a later answer says that it is held."""
+        """Apply the answer to a heartbeat. A lost job stays lost, even if a later answer says "held"."""
         if not answer.held:
             self.lose(answer.code)
             return
@@ -101,7 +101,7 @@ class HeldLease:
             self._was_reported |= has_run_out
             return has_run_out
 
-    # -- progress, which is sent with the beats
+    # -- progress, which is sent with the heartbeats
 
     def note_progress(self, progress: ProgressFigures) -> None:
         self._progress = progress
@@ -114,7 +114,7 @@ class HeldLease:
         return now >= self._progress_sent_at + interval_s
 
     def beat(self, timings: Mapping[str, Any] | None, now: float) -> Beat:
-        """Return the next beat. It contains the newest progress, unless this progress was sent before."""
+        """Return the entry of this lease in the next heartbeat, with progress that was not sent before."""
         with self._lock:
             progress, self._progress = self._progress, None
             self._progress_sent_at = now
@@ -125,7 +125,7 @@ class HeldLease:
                 "eta_seconds": progress.eta_seconds,
                 "speed": progress.speed,
             }
-            # Leave out infinite numbers: JSON has none, and a single one would stop the heartbeat of all
-            # jobs.
+            # Leave out infinite numbers. JSON has no infinite numbers, so a single infinite number would make
+            # the heartbeat of all jobs fail.
             values = {name: v for name, v in given.items() if v is not None and math.isfinite(v)}
         return Beat(self.lease, values if timings is None else {**values, "timings": timings})

@@ -23,9 +23,10 @@ from euterpe.worker.remote.server_settings import ServerSettings, new_client
 
 # A claim has up to 100 jobs of at most 256 KiB.
 _ANSWER_BYTES = 32 * 1024 * 1024
-# The longest Retry-After that `send` waits for. After a longer one, the caller repeats the call later.
+# The longest Retry-After for which `send` waits. If it is longer, `send` raises the error.
 _LONGEST_PAUSE_S = 5.0
-# If a request fails within this time, the server had probably closed an idle connection.
+# If a request fails within this time, the server had probably closed an idle connection. Then the request is
+# sent again.
 _IDLE_FAILURE_S = 1.0
 R = TypeVar("R")
 _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
@@ -34,7 +35,7 @@ _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 class ServerConnection:
     """A pool of connections to one server. Thread-safe.
 
-    `connections` is the number of calls that may run at once: one for each slot, the claim and the heartbeat.
+    `connections` is the number of calls that may run at once.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class ServerConnection:
 
         The future raises `ServerUnavailable` if there is no answer. Cancel the future to abort the request.
         """
-        with self._lock:  # no call may be scheduled after `_abort`, because it would never end
+        with self._lock:  # a call that is scheduled after `_abort` would never end
             if not self._closing.is_set():
                 return asyncio.run_coroutine_threadsafe(self._exchange(call), self._loop)
         refused: Future[ApiResponse] = Future()
@@ -111,7 +112,7 @@ class ServerConnection:
                         raise
                     return await self._request(call)
         except (httpx.RequestError, OSError) as error:  # asyncio.timeout raises an OSError, too
-            reason = str(error) or type(error).__name__  # a timeout has no text
+            reason = str(error) or type(error).__name__  # the text of a timeout error is empty
             raise ServerUnavailable(f"no answer from {self._host}: {reason}") from None
 
     async def _request(self, call: ApiRequest) -> ApiResponse:

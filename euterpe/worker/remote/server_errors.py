@@ -25,13 +25,13 @@ class WorkerKeyRefused(Unavailable):
 
 
 class ProtocolNotSupported(Unavailable):
-    """The server is too old or too new for this worker. During a rolling upgrade, another server may fit."""
+    """The server is too old or too new for this worker. In a rolling upgrade, other servers may accept it."""
 
     code = "protocol_not_supported"
 
 
 class AttemptOver(StaleClaim):
-    """The claim is over. `outcome` is the outcome of the attempt, if its own worker ended it."""
+    """The claim is over. `outcome` is the outcome of the attempt, if the server sent it."""
 
     def __init__(self, code: str, message: str, outcome: str | None = None) -> None:
         super().__init__(message)

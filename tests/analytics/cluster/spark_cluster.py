@@ -75,9 +75,9 @@ class ClusterFolder:
 
 
 class Daemon:
-    """A process in its own process group, which `stop` ends.
+    """A process in its own process group. `stop` ends the whole group.
 
-    Its start waits for a line that matches `ready`.
+    The constructor waits until the process prints a line that matches `ready`.
     """
 
     def __init__(

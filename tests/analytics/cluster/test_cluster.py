@@ -38,9 +38,12 @@ def history(url: str) -> str:
 
 @pytest.fixture(scope="session")
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
-    """Return a function that makes the report of the same history in this process, without a database.
+    """Return a function that makes the expected report in this process.
 
-    The ages of waiting jobs and events depend on the time of the read, so it is copied from the other lake.
+    The lake gets the same history as the database that the cluster reads. No database is used here.
+
+    The ages of waiting jobs and events depend on the time of the read, so the function copies this time from
+    the lake that it gets.
     """
     folder = tmp_path_factory.mktemp("here")
     lake = Lake(folder / "lake")
@@ -85,6 +88,7 @@ def assert_same_report(ours: Document, theirs: Document) -> None:
     assert ours | left_out == theirs | left_out
 
 
+@pytest.mark.soak
 def test_a_cluster_of_two_workers_makes_the_report_of_this_machine(
     cluster_folder: ClusterFolder, history: str, expected: Expected
 ) -> None:

@@ -1,4 +1,4 @@
-"""The Spark session: the Java, memory and packages that it needs, and the error if one is missing."""
+"""The Spark session: the Java, memory and packages that it needs, and the error if any is missing."""
 
 import errno
 import re

@@ -189,7 +189,7 @@ class JobHistory:
         return False
 
     def kill(self, attempt: Row, version: str) -> bool:
-        """End the attempt by a lost lease, in half of the cases with the figures of its last heartbeat."""
+        """End the attempt by a lost lease. In half of the cases, add the figures of its last heartbeat."""
         measured = {
             "ffmpeg": version,
             "cpu_seconds": round(self.rng.uniform(1, 90), 3),
@@ -260,7 +260,7 @@ class JobHistory:
             "wanted": self.job["requester_id"] != "r3",  # r3 polls and has no webhook
         }
         self.rows["events"].append(event)
-        if event["wanted"] and self.rng.random() > 0.01:  # the other events have not been sent yet
+        if event["wanted"] and self.rng.random() > 0.01:  # 1 % of these events were not sent yet
             self.add_deliveries(event)
 
     def add_deliveries(self, event: Row) -> None:

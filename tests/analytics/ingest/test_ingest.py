@@ -78,7 +78,11 @@ def test_pieces_make_the_whole_and_twice_is_once(
 def test_an_ingest_that_finds_nothing_new_still_says_when_it_looked(
     store: Store, url: str, spark: SparkSession, lake: Lake
 ) -> None:
-    """Without `read_at`, an event that has waited for a day would look as new as the last row read."""
+    """`read_at` is the time of the last ingest.
+
+    Without `read_at`, the last row that was read would have the age 0. This row can be an event that has
+    waited for a day.
+    """
     enqueue(store, 1)
     ingest(spark, lake, url)
     first = lake.commit()
@@ -163,7 +167,7 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"
     assert sorted(job.outcome for job in jobs) == ["failed", "failed", "succeeded"]
     assert facts(lake.read(spark)).attempts.count() == 3
-    # In the restored database, the events of the other jobs have not been sent.
+    # The restored database has not sent any of its events. The lake keeps the deliveries of the pruned job.
     deliveries = facts(lake.read(spark)).deliveries.where("tries > 0").collect()
     assert {row.job_id for row in deliveries} == {pruned}
     with store.database.snapshot() as connection:
@@ -236,8 +240,9 @@ def test_compaction_changes_no_fact(store: Store, url: str, spark: SparkSession,
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("table", ["events", pytest.param("jobs", marks=pytest.mark.soak)])
 def test_a_killed_ingest_is_simply_run_again(
-    url: str, spark: SparkSession, tmp_path: Path, lake: Lake
+    url: str, spark: SparkSession, tmp_path: Path, lake: Lake, table: str
 ) -> None:
     database = Database(url)
     assert database.kind is EngineKind.SQLITE
@@ -246,20 +251,19 @@ def test_a_killed_ingest_is_simply_run_again(
     database.close()
     command = [sys.executable, "-m", "euterpe", "analytics", "ingest", "--lake", str(lake.root)]
     environ = {**os.environ, "EUTERPE_DATABASE_URL": url, "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
-    for table in ("jobs", "events"):
-        with subprocess.Popen(
-            [*command, "--master", "local[1]"],
-            env=environ,
-            cwd=tmp_path,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as program:
-            assert program.stderr is not None
-            seen = next((line for line in program.stderr if line.startswith(table)), "")
-            os.killpg(program.pid, signal.SIGKILL)
-        assert seen, f"the ingest ended before it read {table}"
-        assert lake.commit().version == 0
+    with subprocess.Popen(
+        [*command, "--master", "local[1]"],
+        env=environ,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as program:
+        assert program.stderr is not None
+        seen = next((line for line in program.stderr if line.startswith(table)), "")
+        os.killpg(program.pid, signal.SIGKILL)
+    assert seen, f"the ingest ended before it read {table}"
+    assert lake.commit().version == 0
     ingest(spark, lake, url)
     whole = Lake(tmp_path / "whole")
     ingest(spark, whole, url)

@@ -17,7 +17,7 @@ from euterpe.analytics.lake.upkeep import forget
 from euterpe.analytics.tables import HISTORY
 from tests.analytics.lake.filling import add, fill, leftovers, numbers
 
-# A writer that kills itself at its n-th call that changes the disk.
+# A writer that kills itself just before its n-th change of the disk.
 KILLED_AT_STEP = """
 import os, signal, sys
 from pathlib import Path

@@ -63,13 +63,13 @@ def facts_of(spark: SparkSession, *, jobs: Many = (), attempts: Many = (), deliv
 
 
 def _with_use(attempt: Mapping[str, Any]) -> Row:
-    """Return the attempt with `used_seconds` and `used_from`, computed from `cpu_seconds` like the facts."""
+    """Return the attempt with `used_seconds` and `used_from`, computed from `cpu_seconds` as in the facts."""
     seconds = attempt.get("cpu_seconds")
     return {"used_seconds": seconds, "used_from": None if seconds is None else "cpu", **attempt}
 
 
 def by(frame: DataFrame, *key: str) -> dict[Any, Row]:
-    """Return the rows by their key. A key of several columns is a tuple."""
+    """Return a dictionary from the key of each row to the row. A key of several columns is a tuple."""
     rows = {tuple(row[name] for name in key): row for row in rows_of(frame)}
     return {names[0] if len(names) == 1 else names: row for names, row in rows.items()}
 

@@ -1,4 +1,7 @@
-"""Reduce synthetic histories to the input rows of `compared`, without Spark: hundreds in a few seconds."""
+"""Reduce synthetic histories to the input rows of `compared`, without Spark.
+
+Hundreds of histories take a few seconds.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +19,10 @@ UNTIL_MS = 1_789_570_800_000
 
 
 def atoms_of(plan: HistoryPlan) -> list[Row]:
-    """Return the sums of each 20 consecutive attempts (atoms), which the mart computes with Spark."""
+    """Return one row of sums (an atom) for each 20 consecutive attempts.
+
+    The mart computes these rows with Spark.
+    """
     blocks = [_block(plan, index) for index in range(plan.blocks)]
     return list(_atoms({name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}))
 

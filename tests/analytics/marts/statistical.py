@@ -1,6 +1,6 @@
 """Compute the columns that SQL cannot compute, independently of euterpe.analytics.
 
-They need exact sums of fractions, a shuffle of single blocks, or Erlang's formula for waits.
+These columns need exact sums of fractions, a shuffle of single blocks, or Erlang's formula for waits.
 """
 
 import math
@@ -17,7 +17,10 @@ Row = dict[str, Any]
 
 
 def failures(rows: list[Row]) -> list[Row]:
-    """Add the trend. The history must be longer than two weeks, and no error code may be new."""
+    """Add the trend of each error code.
+
+    The history must be longer than two weeks, and must contain no new code.
+    """
     for row in rows:
         last, before = row["last_week"], row["week_before"]
         if last == 0:

@@ -30,7 +30,7 @@ def test_the_answer_says_of_each_queue_who_waits_longest(jain: float, how: str) 
         f"Queue default: between 2 requesters waiting is shared {how} (Jain's index {jain:.2f}, where 1 is "
         "even and 0.5 is one requester who waits for all). b waits longest: 95 % of its jobs within 2 s, "
         "2.00× that of all jobs of the queue, with 25 % of its work at a mean priority of 50. "
-        # A difference of a tenth is too small to name a requester.
+        # If the waits differ by only a tenth, the answer names no requester.
         "Queue express: between 2 requesters waiting is shared evenly (Jain's index 1.00, where 1 is even "
         "and 0.5 is one requester who waits for all)."
     )

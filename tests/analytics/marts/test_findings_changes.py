@@ -14,7 +14,10 @@ TODAY = UNTIL.date()
 
 
 def weeks(before: dict[str, int], last: dict[str, int], days: int = 28) -> Results:
-    """Return two weeks, each with equal counts on all days. The unfinished current day must not count."""
+    """Return the results of two weeks, each with equal counts on all of its days.
+
+    The current day has 100,000 failures, which must not count because the day is not over.
+    """
     key = {"requester": "r", "profile": "p", "queue": "q"}
     throughput = [{**key, "day": TODAY, "jobs": 100_000, "failed": 100_000}]
     for ago in range(1, 15):
@@ -71,8 +74,8 @@ def test_a_small_fall_of_success_is_a_warning_and_a_rise_is_good() -> None:
 @pytest.mark.parametrize(
     ("before", "last"),
     [
-        ({"succeeded": 980, "failed": 20}, {"succeeded": 975, "failed": 25}),  # less than 1 %
-        ({"succeeded": 9, "failed": 1}, {"succeeded": 8, "failed": 2}),  # within noise
+        ({"succeeded": 980, "failed": 20}, {"succeeded": 975, "failed": 25}),  # a change of less than 1 %
+        ({"succeeded": 9, "failed": 1}, {"succeeded": 8, "failed": 2}),  # a change within noise
         ({"succeeded": 0}, {"succeeded": 0}),
         ({"succeeded": 98, "canceled": 2}, {"succeeded": 60, "canceled": 40}),  # cancels are not failures
     ],

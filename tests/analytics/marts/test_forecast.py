@@ -19,7 +19,8 @@ def test_the_load_is_that_of_the_busiest_hour_of_the_last_28_days(spark: SparkSe
     long_ago = [accepted(0) for _ in range(99)]
     busiest = [accepted(6 * WEEK + minute / 60) for minute in range(10)]
     latest = accepted(6 * WEEK + 2)
-    # One job occupies a slot for 300 seconds. The other job occupies it for 900 seconds, in two attempts.
+    # One job occupies a slot for 300 seconds. The other job occupies a slot for 900 seconds, in two
+    # attempts.
     spent = (("j1", 300), ("j2", 600), ("j2", 300))
     attempts = [
         {"job_id": job, "busy_ms": seconds * 1000, "started_at": at(6 * WEEK), "ended_at": at(6 * WEEK + 0.1)}
@@ -77,8 +78,8 @@ def test_the_waiting_that_was_seen_stands_beside_that_of_the_model(spark: SparkS
     facts = facts_of(spark, jobs=[*busiest, *quiet, starved, other], attempts=attempts)
     row = by(forecast.make(facts, Options(read_at=at(3.5))), "queue")["default"]
     assert values(row, "arrivals_per_hour", "still_waiting") == (12, 1)
-    # Twelve jobs arrived in the busiest hour. Eleven of them waited 0 to 10 seconds. One still waits after
-    # two hours.
+    # Twelve jobs arrived in the busiest hour. Eleven of them waited 0 to 10 seconds. One job still waits
+    # after two hours.
     assert row["p50_busiest_seconds"] == 5.5
     assert row["p95_busiest_seconds"] == pytest.approx(10 + 0.45 * (7_200 - 10))
     assert row["p50_waited_seconds"] == 10

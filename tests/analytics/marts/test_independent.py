@@ -56,7 +56,9 @@ def test_the_facts_and_marts_of_a_generated_history_are_those_of_plain_sql(
 
 
 def with_our_p_values(ours: list[Row], theirs: list[Row]) -> list[Row]:
-    """Check that the p-values differ only by the noise of shuffling, multiplied by Holm's factor.
+    """Check that the p-values of `ours` and `theirs` differ by at most 0.15.
+
+    The differences are the noise of shuffling, multiplied by Holm's factor.
 
     Return `theirs` with the p-values and verdicts of `ours`.
     """

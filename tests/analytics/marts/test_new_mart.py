@@ -1,4 +1,4 @@
-"""A new mart needs one module and one entry in `MARTS`. Everything else is derived from this tuple."""
+"""A new mart needs one module and one entry in `MARTS`. Everything else is derived from `MARTS`."""
 
 import json
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ def verdicts(seed: int, jobs: int, **plan: object) -> Verdicts:
 
 
 def alarms(seeds: range, code: str, outages: int, jobs: int = 10_000) -> int:
-    """Return the number of histories without a change in which a verdict is `worse` or `better`."""
+    """Return how many histories have a verdict `worse` or `better`, although nothing changes in them."""
     found = (
         verdicts(seed, jobs, regresses=False, outages=outages, outage_code=code).values() for seed in seeds
     )

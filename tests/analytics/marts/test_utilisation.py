@@ -42,7 +42,7 @@ def test_what_still_runs_is_busy_until_the_end_of_the_history(spark: SparkSessio
 
 
 def test_what_never_ended_is_not_busy_for_ever(spark: SparkSession) -> None:
-    """An attempt without a stored end counts as busy for a week, because no job may run longer.
+    """An attempt without a stored end counts as busy for a week, the longest time that a job can run.
 
     The row with the end may be pruned before it is ingested.
     """

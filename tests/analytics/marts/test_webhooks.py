@@ -64,7 +64,10 @@ def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_th
 
 
 def test_the_age_of_a_pending_event_is_measured_when_the_history_is_read(spark: SparkSession) -> None:
-    """While the service is stopped, the pending event itself is the last row, so its age would be 0."""
+    """While the service is stopped, this event stays the last row.
+
+    If the age were measured at the time of the last row, it would be 0.
+    """
     facts = facts_of(spark, deliveries=[{"outcome": "pending", "tries": 0, "created_at": at()}])
     assert only(webhooks.make(facts, Options()))["judged"] == 0
     assert only(webhooks.make(facts, Options(read_at=at(0, seconds=59))))["judged"] == 0

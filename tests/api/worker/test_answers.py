@@ -1,4 +1,4 @@
-"""The table of answers in the worker contract, over HTTP: each cell is a test, on every engine."""
+"""Each cell of the table of answers in the worker contract is tested over HTTP, on every engine."""
 
 from typing import Any
 

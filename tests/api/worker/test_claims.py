@@ -116,7 +116,10 @@ def test_a_claim_whose_answer_cannot_be_made_gives_its_jobs_back(
 def test_a_refused_claim_keeps_its_jobs_if_it_has_an_id(
     store: Store, worker: ContractWorker, monkeypatch: pytest.MonkeyPatch, *, claim_id: str | None
 ) -> None:
-    """A copy of the request may have been answered with the same jobs. Without an id there is no copy."""
+    """If the claim has an id, a copy of the request may have been answered with the same jobs.
+
+    No other request can get the jobs of a claim without an id, so these jobs are queued again.
+    """
 
     def overloaded(_: object) -> None:
         raise Refused(ProblemCode.OVERLOADED, "too many calls wait")
@@ -160,13 +163,13 @@ def test_a_release_ends_the_wait_of_its_claim(served: Served, worker: ContractWo
     del served
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(worker.claim, claim_id=CLAIM_ID, max_wait_ms=30_000)
-        while not waiting.done():  # the release is repeated, because the claim may arrive after it
+        while not waiting.done():  # the claim may arrive after a release, so the release is repeated
             assert not worker.ok("release", claim_id=CLAIM_ID)["requeued"]
         assert waiting.result() == {"claimed": False}
 
 
 def test_a_stop_answers_all_waiting_workers_first(served: Served, worker: ContractWorker) -> None:
-    """So the server stops without waiting for long polls, and the workers reconnect at random times."""
+    """The server can then stop without waiting for long polls. The workers reconnect at random times."""
     with ThreadPoolExecutor(20) as threads:
         waiting: list[Future[Any]] = [
             threads.submit(worker.call, "claim", streams=["default"], max_wait_ms=30_000) for _ in range(20)
@@ -184,9 +187,9 @@ def test_a_stop_answers_all_waiting_workers_first(served: Served, worker: Contra
 def test_a_worker_that_left_without_a_claim_id_costs_no_attempt(
     store: Store, served: Served, worker: ContractWorker
 ) -> None:
-    """The server may or may not claim for the worker that left.
+    """If the server notices too late that the worker left, it claims the job for this worker.
 
-    In both cases, the next worker gets the job.
+    The next worker gets the job even then.
     """
     body = b'{"worker_id": "w-gone", "streams": ["default"], "max_wait_ms": 30000}'
     key = worker.http.headers["authorization"]

@@ -45,7 +45,7 @@ def test_further_keys_of_a_result_are_kept_with_the_attempt(
 
 
 def test_the_message_may_be_an_object(worker: ContractWorker, claimed: Document) -> None:
-    """The contract writes `stream: name, message_id`, which can be read in two ways."""
+    """The contract writes `stream: name, message_id`, which can mean two fields or one object."""
     stream = {"name": claimed["stream"], "message_id": claimed["message_id"]}
     names = ("job_id", "attempt_id", "lease_token")
     fields: Any = {name: claimed[name] for name in names}

@@ -1,4 +1,7 @@
-"""Credentials of remote workers: they are sealed to the key of the worker, and no other body has them."""
+"""Credentials of remote workers: they are sealed to the key of the worker.
+
+No HTTP response contains them in plaintext, unless the operator allows it.
+"""
 
 import json
 import socket
@@ -89,7 +92,8 @@ def test_unsealed_credentials_are_given_if_the_operator_allows_it(
     claimed = inline_worker.claim()
     answer = inline_worker.ok("credentials", **lease(claimed))
     assert CANARY in b64decode(answer["inline"]["storage"]).decode()
-    # A proxy on this machine adds the header when it forwards a call that it received without TLS.
+    # A proxy on this machine adds this header. The value `http` means that the proxy received the call
+    # without TLS.
     inline_worker.http.headers["x-forwarded-proto"] = "http"
     assert inline_worker.call("credentials", **lease(claimed)).status_code == 422
     inline_worker.http.headers["x-forwarded-proto"] = "https"
@@ -117,7 +121,10 @@ def test_a_worker_waits_for_newer_credentials(
 
 
 def test_a_refresh_that_reaches_nobody_is_counted(worker: ContractWorker, claimed: Document) -> None:
-    """`requester.example` has no address, so each call fails. After three failures, no call is left."""
+    """`requester.example` has no address, so each call fails.
+
+    After three failures, no further call is allowed.
+    """
     for left in (2, 1, 0, 0):
         answer = worker.ok("refresh", **lease(claimed), reason="forbidden", credential_version=1)
         assert answer == {"credential_version": 1, "advanced": False, "promised": False, "calls_left": left}
@@ -182,7 +189,7 @@ def test_a_refresh_that_waits_for_a_thread_is_not_made_for_a_worker_that_left(st
                     json={"worker_id": "w1", **lease(left), "reason": "forbidden", "credential_version": 1},
                     timeout=0.2,
                 )
-            worker.ok("heartbeat", **lease(left))  # the server has noticed the disconnect before this answer
+            worker.ok("heartbeat", **lease(left))  # by now, the server has noticed the disconnect
             may_answer.set()
         assert [store.jobs.get(job["job_id"]).refresh_count for job in (*jobs, left)] == [1, 1, 1, 1, 0]
 

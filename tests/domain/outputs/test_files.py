@@ -1,4 +1,4 @@
-"""The picture of film files."""
+"""The settings of film files: picture, subtitles and measured quality."""
 
 from typing import Any
 

@@ -204,7 +204,8 @@ def test_an_optional_output_that_fails_is_named_and_the_others_are_made(
     stats = run(sandbox, planned, source, tmp_path, max_output_bytes=30_000)
     (failed,) = stats.failed
     assert (failed.code, failed.output) == ("output_failed", "film")
-    assert [path.name for path in tmp_path.iterdir()] == ["sound.m4a"], "the rest of the film is removed"
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [".pictures", "sound.m4a"], "the rest of the film is removed"
     assert [file.name for file in verify(sandbox, planned, tmp_path, failed=stats.failed).files] == [
         "sound.m4a"
     ]
@@ -249,7 +250,7 @@ def test_the_bare_command_makes_the_same_film(clips: Clips, sandbox: Sandbox, tm
     source = clips.make("film.mp4")
     planned = plan([FILM], probe(sandbox, source), threads=1)
     run(sandbox, planned, source, tmp_path)
-    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare/.pictures").mkdir(parents=True)
     words = list(arguments(planned, planned.commands[0], sandbox.ffmpeg))
     place = words.index("-fd")
     words[place : place + 4] = ["-i", str(source)]

@@ -184,7 +184,7 @@ def test_every_exit_has_a_code(code: int, stderr: str, expected: str) -> None:
     evidence.add(stderr.encode())
     found = evidence.verdict(Exit(code, 0.0, 0), LIMITS).code
     assert found is ErrorCode[expected.upper()]
-    if stderr:  # a source can make ffmpeg print any text, so the text must not blame anything but the source
+    if stderr:  # a source can make ffmpeg print any text, so the source is blamed for any text
         assert (found.fault, found.retry) == (Fault.SOURCE, RetryClass.PERMANENT)
 
 

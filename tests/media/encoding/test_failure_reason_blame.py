@@ -61,9 +61,9 @@ def test_blame_other_texts_choose_only_among_permanent_faults_of_the_source(
 def test_blame_an_exception_in_the_prober_is_the_fault_of_the_file(sandbox: Sandbox) -> None:
     """The code `sandbox_failed` would pause the worker.
 
-    The `TypeError` of this test stands for any exception, including `MemoryError`.
+    The `TypeError` of this test represents any exception, including `MemoryError`.
     """
-    arguments = {"files": [["film.mp4", "mov", None]], "keyframe_seconds": 1.0}
+    arguments = {"files": [["film.mp4", "mov", False, None]], "keyframe_seconds": 1.0}
     with pytest.raises(MediaError) as failed:
         sandbox.call("inspect", arguments, blame=ErrorCode.SOURCE_UNSUPPORTED)
     assert (failed.value.code, failed.value.retry_class) == ("source_unsupported", RetryClass.PERMANENT)

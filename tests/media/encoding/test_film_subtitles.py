@@ -9,7 +9,7 @@ from tests.media.planning.facts import SUBTITLE, VIDEO, info, planned
 
 
 class TickingSandbox(StubSandbox):
-    """A sandbox whose calls call `on_tick` once."""
+    """A sandbox that runs `on_tick` once in each `call`."""
 
     def call(self, *_: Any, **options: Any) -> Any:
         options["on_tick"]()

@@ -1,4 +1,4 @@
-"""Tests of measurements: ffmpeg's log is parsed strictly, and a failure is handled like that of a command."""
+"""Tests of measurements: ffmpeg's log is parsed strictly, and a failure is handled like a failed command."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def log(lufs: str = "-29.0", peak: str = "-12.4") -> str:
 
 
 def test_the_result_is_the_last_summary() -> None:
-    """A title in the source may look like a summary."""
+    """A title in the source can look like a summary."""
     assert result_of(MEASUREMENT, log("-10.0", "  0.3") + log()) == MeasuredLoudness(-29.0, -12.4)
 
 
@@ -95,7 +95,7 @@ def test_any_log_is_a_result_or_an_error(text: str) -> None:
 
 
 def test_the_notices_of_a_measurement_are_no_reason_of_a_failure() -> None:
-    """A title in the source may contain any text."""
+    """A title in the source can contain any text."""
     reason = FailureReason()
     reason.add(b"[info]     title           : Invalid data, end of file\n[out#0/null] [error] no room\n")
     error = reason.verdict(Exit(1, 0.0, 0), ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60))

@@ -114,7 +114,10 @@ def test_more_files_than_any_plan_needs_are_refused(folder: Path) -> None:
 
 
 def test_segments_that_were_made_before_are_no_files_too_many(folder: Path) -> None:
-    """If the first command ran during the fetch, the plan of the other commands does not contain it."""
+    """If the first command ran during the fetch, the plan no longer contains this command.
+
+    The segments of this command must not count as unplanned files.
+    """
     for number in range(1_500):
         (folder / "hls" / f"90p_{number:05}.m4s").touch()
     output_folder = OutputFolder(Plan("mov", 1, (), outputs=("film", "hls")), folder, os.getpid())

@@ -4,11 +4,13 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from shutil import copytree
 from typing import Any
 
 import pytest
 
+from euterpe.domain.codecs import codecs_for
 from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.outputs import AdaptiveOutput
 from euterpe.media.encoding.output_folder import DiskUse
@@ -253,6 +255,29 @@ def test_a_segment_whose_first_picture_cannot_be_decoded_is_refused(sandbox: San
     assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
 
 
+def with_noise(data: bytes) -> bytes:
+    """Return the segment with its boxes, but with noise in the second half of its media."""
+    half = (data.index(b"mdat") + 4 + len(data)) // 2
+    return data[:half] + Random(1).randbytes(len(data) - half)
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("audio", "hls")])
+@pytest.mark.parametrize("damage", [garbled, with_noise])
+def test_a_segment_whose_sound_cannot_be_decoded_is_refused(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str, damage: Callable[[bytes], bytes]
+) -> None:
+    """An earlier version decoded no sound of segments."""
+    planned = encode_again(clips, sandbox, tmp_path, audio={"codec": codec}, video={"ladder": [64]})
+    path = segment(tmp_path, 3, "audio")
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with pytest.raises(MediaError, match=r"audio_00003\.m4s: .*sound cannot be decoded") as refused:
+        package(sandbox, (planned, tmp_path))
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    path.write_bytes(whole)
+    assert len(package(sandbox, (planned, tmp_path)).tracks) == 2
+
+
 @pytest.mark.parametrize("codec", ["h264", "hevc", "vp9", "av1"])
 def test_the_first_picture_of_each_segment_decodes_in_every_codec(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str
@@ -271,6 +296,21 @@ def encode_again(clips: Clips, sandbox: Sandbox, folder: Path, **changes: Any) -
     planned = plan([output], probe(sandbox, source), threads=1)
     run(sandbox, planned, source, folder)
     return planned
+
+
+def test_a_rendition_that_lost_pictures_is_refused(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    """The segments have the planned times, but fewer pictures than the encoder was given."""
+    right, other = tmp_path / "right", tmp_path / "other"
+    right.mkdir()
+    other.mkdir()
+    planned = encode_again(clips, sandbox, right, video={"ladder": [90]})
+    encode_again(clips, sandbox, other, video={"ladder": [90], "fps": 5})
+    for path in (other / "both").glob("90p_*"):
+        path.replace(right / "both" / path.name)
+    message = "both/90p: it has 45 pictures, but its encoder was given 225"
+    with pytest.raises(MediaError, match=message) as refused:
+        package(sandbox, (planned, right))
+    assert refused.value.code == "output_truncated"
 
 
 @pytest.mark.parametrize(

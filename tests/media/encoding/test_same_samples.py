@@ -1,4 +1,4 @@
-"""Tests of comparing copies by their indexes: only a copy with all samples of its source is proved."""
+"""Tests of comparing copies by their indexes: only a copy with all samples of its source passes."""
 
 import os
 from collections.abc import Callable

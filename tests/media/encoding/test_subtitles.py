@@ -27,7 +27,7 @@ def track(shift: float = 0.0, seconds: float | None = None, stream: int = 1) -> 
 
 
 class Reads(StubSandbox):
-    """A sandbox whose source has subtitles. `reads` is the list of the requested streams of each call."""
+    """A sandbox whose source has subtitles. `reads` has one entry for each call: the requested streams."""
 
     def __init__(self, found: dict[int, Sequence[SourceCue]], damaged: int | None = None) -> None:
         super().__init__(None)
@@ -111,10 +111,10 @@ def test_all_outputs_together_have_a_limit(tmp_path: Path) -> None:
         )
         for one in packages[:2]:
             (tmp_path / one.output).mkdir()
-            made.write(one, tmp_path / one.output, 9.0)
+            made.write(one, tmp_path / one.output, 10.0)
         (tmp_path / "c").mkdir()
         with pytest.raises(MediaError) as refused:
-            made.write(packages[2], tmp_path / "c", 9.0)
+            made.write(packages[2], tmp_path / "c", 10.0)
     assert refused.value.code == "output_too_large"
     assert "output c" in str(refused.value)
 

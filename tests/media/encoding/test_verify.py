@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from euterpe.domain.error_codes import RetryClass
-from euterpe.domain.outputs import ImageOutput
+from euterpe.domain.outputs import ImageOutput, Mp4Output, OutputSpec, WebmOutput
 from euterpe.media.encoding.verify import verify
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.planner import plan
@@ -20,6 +20,7 @@ from tests.media.children import StubSandbox
 from tests.media.clips import Clips
 from tests.media.media_steps import FILM, SOUND, probe, run
 from tests.media.processes import processes_in
+from tests.media.sources.cache import ffmpeg
 
 Made = tuple[Plan, Path]
 
@@ -117,6 +118,44 @@ def test_a_film_that_is_shorter_than_its_source_is_found(sandbox: Sandbox, made:
     assert refusal_code(sandbox, longer, folder) == "output_truncated"
 
 
+def drop_pictures(path: Path, which: str) -> None:
+    """Write the file again without some of its pictures. The other pictures keep their times."""
+    whole = path.rename(path.with_name(f"whole-{path.name}"))
+    fragments = "-movflags +frag_keyframe+empty_moov" if b"moof" in whole.read_bytes() else ""
+    ffmpeg(f"-i {whole} -map 0 -c copy -bsf:v noise=drop='{which}' {fragments} {path}")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        FILM,
+        Mp4Output(name="film", type="mp4", fragmented=True),
+        WebmOutput.model_validate({"name": "film", "type": "webm", "video": {"codec": "vp9"}}),
+    ],
+    ids=["mp4", "fragments", "webm"],
+)
+@pytest.mark.parametrize("which", ["not(n-60)", "not(n-224)"], ids=["middle", "end"])
+def test_a_lost_picture_is_found(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, output: OutputSpec, which: str
+) -> None:
+    """An earlier version compared only durations, so a film could lose its last pictures."""
+    planned = plan([output], probe(sandbox, clips.make("long.mp4")), threads=1)
+    run(sandbox, planned, clips.make("long.mp4"), tmp_path)
+    (made,) = verify(sandbox, planned, tmp_path).files
+    drop_pictures(made.path, which)
+    with pytest.raises(MediaError, match="224 pictures, but its encoder was given 225") as refused:
+        verify(sandbox, planned, tmp_path)
+    assert (refused.value.code, refused.value.retry_class) == ("output_truncated", RetryClass.PERMANENT)
+
+
+def test_pictures_that_were_not_counted_are_not_accepted(sandbox: Sandbox, made: Made) -> None:
+    planned, folder = made
+    (folder / ".pictures/film.mp4").unlink()
+    assert refusal_code(sandbox, planned, folder) == "output_undecodable"
+    (folder / ".pictures/film.mp4").symlink_to("/dev/zero")
+    assert refusal_code(sandbox, planned, folder) == "output_undecodable"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -155,7 +194,7 @@ def test_an_optional_output_that_is_damaged_is_left_out(
     assert [file.name for file in found.files] == ["film.mp4"]
     assert [(warning.code, warning.output) for warning in found.failed] == [("output_failed", "sound")]
     # An earlier version left the damaged file on the disk until the end of the job.
-    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".pictures", "film.mp4"]
     damage(tmp_path / "film.mp4")
     assert refusal_code(sandbox, planned, tmp_path) == "output_undecodable"
 
@@ -198,6 +237,7 @@ STREAM: dict[str, Any] = {
     "height": 360,
     "frames": 5,
     "end_seconds": 9.0,
+    "pictures": 5,
 }
 
 
@@ -211,9 +251,18 @@ def report(**changes: Any) -> list[Any]:
     return [{"duration_seconds": 9.0, "streams": [STREAM | changes]}]
 
 
-def verify_with_report(found: Any, folder: Path) -> None:
+class ReportingSandbox(StubSandbox):
+    def __init__(self, found: Any, counts: Any) -> None:
+        super().__init__(found)
+        self._counts = counts
+
+    def call(self, task: str, *args: Any, **options: Any) -> Any:
+        return self._counts if task == "count_pictures" else super().call(task, *args, **options)
+
+
+def verify_with_report(found: Any, folder: Path, counts: Any = (5,)) -> None:
     (folder / "film.mp4").write_bytes(b"film")
-    verify(StubSandbox(found), plan([FILM], SOURCE, threads=1), folder)
+    verify(ReportingSandbox(found, counts), plan([FILM], SOURCE, threads=1), folder)
 
 
 def test_a_report_that_matches_the_plan_passes(tmp_path: Path) -> None:
@@ -232,6 +281,7 @@ def test_a_report_that_matches_the_plan_passes(tmp_path: Path) -> None:
         *([{"duration_seconds": seconds, "streams": [STREAM]}] for seconds in INVALID_SECONDS),
         *(report(end_seconds=end) for end in INVALID_SECONDS),
         *(report(frames=frames) for frames in (True, "x", None, [1], 1.0, -1, 10**15)),
+        *(report(pictures=pictures) for pictures in (None, True, "x", [5], 5.0, -1, 10**15)),
         *(report(width=width) for width in (True, "640", 640.0, [640], -1)),
         *(report(codec=codec) for codec in (7, None, {"a": 1}, "\x1b[2J", "c" * 300_000)),
         report(evil=1),
@@ -245,6 +295,16 @@ def test_an_invalid_report_on_an_output_is_refused_for_good(tmp_path: Path, foun
     assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
     assert len(str(refused.value)) < 1000
     assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "counts", [None, 5, "5", [], [5, 5], ["5"], [None], [True], [5.0], [-1], [4], [10**30], [[5]], {"a": 5}]
+)
+def test_an_invalid_count_of_pictures_is_refused_for_good(tmp_path: Path, counts: Any) -> None:
+    with pytest.raises(MediaError) as refused:
+        verify_with_report(report(), tmp_path, counts)
+    assert refused.value.retry_class is RetryClass.PERMANENT
+    assert len(str(refused.value)) < 1000
 
 
 def test_a_still_without_a_picture_blames_the_source(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:

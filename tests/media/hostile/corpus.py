@@ -26,15 +26,15 @@ _REFERRING = {
 }
 # Each kind of damage is applied with two seeds.
 _DAMAGED_EACH = 2 * len(WAYS)
-# Each run of the tests uses one in two of the crafted files, and one in six of the damaged files.
-_ONE_OF, _ONE_OF_DAMAGED = 2, 6
+# Each run of the tests uses one in three of the crafted files, and one in twelve of the damaged files.
+_ONE_OF, _ONE_OF_DAMAGED = 3, 12
 
 
 def _damaged(name: str, number: int) -> Build:
     return lambda originals: damaged(originals(name), name, number)
 
 
-# These files name another file or a host, which no process may open.
+# These files name another file or a host. No process is allowed to open this file or to call this host.
 REFERENCES: Mapping[str, Build] = {
     f"{group}/{name}": build for group, builds in _REFERRING.items() for name, build in builds.items()
 }
@@ -45,7 +45,7 @@ _DAMAGED = {
     for number in range(_DAMAGED_EACH)
 }
 # These small files declare a duration of hours, because their sample rate is 1 Hz. Only the timeout of the
-# job ends their encode.
+# job ends the encode of such a file.
 ENDLESS = frozenset(
     {
         "sound/flac-of-1-hertz-and-0-samples",

@@ -36,14 +36,14 @@ RECIPES: Mapping[str, str] = {
     "sound.ogg": f"{_SOUND} -c:a libvorbis",
     "sound.m4a": f"{_SOUND} -c:a aac",
 }
-# MPEG-TS files whose clocks begin at other times. The third clock wraps, because it has 33 bits.
+# MPEG-TS files whose clocks do not begin near 0. The second clock wraps, because it has 33 bits.
 SHIFTS = {"film-at-14-hours.ts": 50_000.0, "film-that-wraps.ts": 95_441.8}
 
 
 class Originals:
     """The bytes of valid files. Each file is encoded on its first use.
 
-    Hostile files refer to `outside_path` and `outside_url`, which no process may open.
+    Hostile files refer to `outside_path` and `outside_url`. No process is allowed to open these.
     """
 
     def __init__(self, sources: Sources, outside_path: bytes, outside_url: bytes) -> None:

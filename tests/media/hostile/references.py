@@ -1,6 +1,7 @@
 """Process all files that refer to other files or hosts, in a separate process, as jobs process their sources.
 
-`python -m tests.media.hostile.references FOLDER SOURCES OUTSIDE_PATH OUTSIDE_URL` prints each name.
+`python -m tests.media.hostile.references FOLDER SOURCES OUTSIDE_PATH OUTSIDE_URL` prints the name of each
+processed file.
 """
 
 import sys

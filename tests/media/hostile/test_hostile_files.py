@@ -94,9 +94,9 @@ def test_the_writer_of_matroska_makes_valid_films(hostile: Hostile, sandbox: San
 def test_without_namespaces_and_landlock_no_other_file_or_host_is_reached_either(
     sources: Sources, tmp_path: Path
 ) -> None:
-    """A machine may lack these layers.
+    """A machine can lack these layers of the sandbox.
 
-    Then only ffmpeg's lists of allowed protocols and formats protect it.
+    On such a machine, only ffmpeg's lists of allowed protocols and formats protect other files and hosts.
     """
     with trap(tmp_path) as set_up:
         module = ("tests.media.without_isolation", "namespaces,landlock", "tests.media.hostile.references")

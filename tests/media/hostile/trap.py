@@ -20,7 +20,7 @@ class Trap:
     _listener: socket.socket
 
     def sprung_by(self) -> list[str]:
-        """Return one sentence if the file, and one if the host, was accessed since the last call."""
+        """Return a sentence for each target (file, host) that was accessed since the last call."""
         found = []
         with suppress(BlockingIOError):
             os.read(self._watch, 4096)
@@ -34,7 +34,7 @@ class Trap:
 @contextmanager
 def trap(folder: Path) -> Iterator[Trap]:
     """Yield a trap whose file is in `folder`. inotify reports each process that opens the file."""
-    path = folder / "outside.ts"  # a playlist may refer only to files with the extension of a media format
+    path = folder / "outside.ts"  # a playlist can refer only to files with the extension of a media format
     path.write_bytes(CANARY)
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Tests of encrypted HLS: decrypted with only the playlist and the key, it equals HLS without encryption."""
+"""Tests of encrypted HLS: with the playlist and the key, a reader gets the bytes of unencrypted HLS."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def test_each_segment_decrypts_to_that_of_the_clear_run(
 def test_a_keyframe_is_decrypted_from_its_range(make: Make, sources: Sources) -> None:
     """Widen the range to whole blocks (RFC 8216, §6.3.6).
 
-    The block before it is the initialization vector.
+    The block before the range is the initialization vector.
     """
     folder = make([HLS | {"encryption": LOCK}], constant(sources, 75)) / "hls"
     shown = list[int]()

@@ -25,7 +25,7 @@ def test_a_burst_is_thinned_and_the_other_pictures_keep_their_times(
 ) -> None:
     """An earlier version used the mean rate, 49 pictures per second.
 
-    It kept all 60 pictures of a quarter of a second.
+    That version kept all 60 pictures of the burst, which lasts a quarter of a second.
     """
     source = with_burst(sources, container)
     found = list(numbered_pictures(make([FILM], source) / "film.mp4"))

@@ -73,7 +73,10 @@ def test_a_target_may_be_any_loudness(make: Make, sources: Sources, target: floa
 def test_a_mix_of_surround_sound_is_measured_after_the_mix(
     make: Make, sources: Sources, channels: str
 ) -> None:
-    """A mix of integers is 7 dB quieter than a mix of floats, so both mixes must use the same format."""
+    """A mix of integers is 7 dB quieter than a mix of floats.
+
+    So the measurement and the encode must mix in the same format.
+    """
     file = make([output(channels=channels)], surround_speech(sources)) / "a.flac"
     assert loudness(file) == pytest.approx(-16.0, abs=_TOLERANCE_LU)
 

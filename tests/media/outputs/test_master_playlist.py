@@ -22,7 +22,10 @@ def average(rendition: Rendition) -> float:
 
 
 def test_the_bandwidth_of_a_variant_includes_its_sound(make: Make, sources: Sources) -> None:
-    """An earlier version declared 655,615 bit/s for 655,808 bit/s of pictures with 117,392 bit/s of sound."""
+    """An earlier version declared 655,615 bit/s for a variant.
+
+    The pictures of the variant have 655,808 bit/s, and its sound has 117,392 bit/s.
+    """
     master = make([LADDER], flash_film(sources)) / "hls/master.m3u8"
     (sound,) = hls_media(master)
     for variant in hls_variants(master):

@@ -13,7 +13,7 @@ from tests.media.sources.flashes import slides_with_sound
 def test_a_long_last_picture_does_not_cut_the_sound(make: Make, sources: Sources) -> None:
     """An earlier version refused such a source, because it seemed to be cut off at its last picture.
 
-    In the output the picture may be shorter, because x264, x265 and SVT-AV1 do not keep its duration.
+    In the output, the last picture can be shorter, because x264, x265 and SVT-AV1 do not keep its duration.
     """
     source = slides_with_sound(sources)
     length = sound(source).samples.shape[1] / sound(source).sample_rate
@@ -33,7 +33,10 @@ def test_sound_may_end_long_before_the_picture(make: Make, sources: Sources, kin
 
 
 def test_of_two_pictures_at_one_time_one_is_kept(make: Make, sources: Sources) -> None:
-    """Screen recorders write such sources. In an earlier version, their jobs failed: "Non-monotonic DTS"."""
+    """Screen recorders write such sources.
+
+    In an earlier version, jobs with such sources failed: "Non-monotonic DTS".
+    """
     pictures = "testsrc2=size=160x90:rate=25:duration=2,setpts='if(eq(N,10),N-1,N)'"
     encode = "-fps_mode passthrough -c:v libvpx -deadline realtime"
     source = sources.get("twins.webm", lambda path: ffmpeg(f'-f lavfi -i "{pictures}" {encode} {path}'))

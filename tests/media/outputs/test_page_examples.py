@@ -47,7 +47,7 @@ def boxes(path: Path) -> list[bytes]:
 
 
 def stream(folder: Path) -> None:
-    """Check for HLS and DASH with the same segments, two languages, subtitles and I-frame playlists."""
+    """Check that HLS and DASH have the same renditions, two languages, subtitles and I-frame playlists."""
     names = {path.name for path in folder.iterdir()}
     assert names >= {"master.m3u8", "manifest.mpd", "360p.m3u8", "360p_init.mp4", "360p_00001.m4s"}
     assert "audio_eng.m3u8" in names
@@ -67,7 +67,7 @@ def stream(folder: Path) -> None:
 
 
 def hls(folder: Path) -> None:
-    """Check for HEVC that keeps HDR, with all sound tracks, and only HLS."""
+    """Check that the output is HLS without DASH, keeps HDR, and has all sound tracks."""
     assert not (folder / "manifest.mpd").exists()
     (variant,) = hls_variants(folder / "master.m3u8")
     assert colour_tags(variant.media).transfer == PQ
@@ -76,7 +76,7 @@ def hls(folder: Path) -> None:
 
 
 def dash(folder: Path) -> None:
-    """Check for AV1 with Opus, in segments of six seconds, and only DASH."""
+    """Check that the output is DASH without HLS, in AV1 and Opus, with segments of six seconds."""
     assert not (folder / "master.m3u8").exists()
     (video,) = dash_renditions(folder / "manifest.mpd", "video")
     (audio,) = dash_renditions(folder / "manifest.mpd", "audio")
@@ -87,7 +87,7 @@ def dash(folder: Path) -> None:
 
 
 def film(path: Path) -> None:
-    """Check for H.264 in SDR, the index at the beginning, and no tags of the source."""
+    """Check that the film is H.264 in SDR, begins with its index, and lacks the title of the source."""
     assert codecs(path) == [("h264", "und"), ("aac", "eng")]
     assert boxes(path).index(b"moov") < boxes(path).index(b"mdat")
     assert title(path) is None
@@ -96,7 +96,7 @@ def film(path: Path) -> None:
 
 
 def hdr(path: Path) -> None:
-    """Check for HDR, two sounds, fragments, and the tags of the source."""
+    """Check that the film has HDR, two sound tracks, fragments, and the title of the source."""
     assert [codec for codec, _ in codecs(path)] == ["hevc", "flac", "aac"]
     assert channels(path) == [6, 2]
     assert boxes(path).count(b"moof") > 1
@@ -115,7 +115,7 @@ def free(path: Path) -> None:
 
 
 def edit(path: Path) -> None:
-    """Check for all sounds with their languages."""
+    """Check that the film has all sound tracks with their languages."""
     assert [codec for codec, _ in codecs(path)] == ["h264", "aac", "aac"]
     assert [language for _, language in codecs(path)][1:] in (["eng", "ger"], ["eng", "deu"])
     assert boxes(path).index(b"moov") < boxes(path).index(b"mdat")
@@ -132,12 +132,12 @@ def music(path: Path) -> None:
 
 
 def small(path: Path) -> None:
-    """Check for the sound in the requested language."""
+    """Check that the sound is in the requested language."""
     assert sine_levels(path, GERMAN_HERTZ)[0] > 0.05
 
 
 def master(path: Path) -> None:
-    """Check for all unchanged channels, and for the tags of the source."""
+    """Check that the sound has all channels in their order, and the title of the source."""
     assert channels(path) == [6]
     for place, hertz in enumerate(SURROUND.values()):
         levels = sine_levels(path, hertz)
@@ -146,7 +146,7 @@ def master(path: Path) -> None:
 
 
 def poster(path: Path) -> None:
-    """Check for a picture that is not enlarged to 1280 pixels."""
+    """Check that the picture is not enlarged to 1280 pixels."""
     assert path.suffix == ".webp"
     assert size(path) == SIZE
 
@@ -157,7 +157,7 @@ def stills(folder: Path) -> None:
 
 
 def seek(folder: Path) -> None:
-    """Check for one sheet of thumbnails, 160 pixels wide, with one thumbnail every five seconds."""
+    """Check that one sheet has all thumbnails: one every five seconds, each 160 pixels wide."""
     places = re.findall(
         r"^(\S+)#xywh=(\d+),(\d+),(\d+),(\d+)$", (folder / "sprite.vtt").read_text(), re.MULTILINE
     )
@@ -166,19 +166,22 @@ def seek(folder: Path) -> None:
 
 
 def card(path: Path) -> None:
-    """Check for three seconds of moving pictures without sound."""
+    """Check that the preview is an animation."""
     assert b"ANIM" in path.read_bytes()[:64]
 
 
 def story(path: Path) -> None:
-    """Check for the part from 12.5 s to 27 s, cropped by 280 lines, with bars up to 9:16."""
+    """Check the shape and the length of a part of the film.
+
+    The part is from 12.5 s to 27 s. The picture is cropped by 280 lines, and bars extend it to 9:16.
+    """
     width, height = size(path)
     assert height / width == pytest.approx(16 / 9, abs=0.02)
     assert packet_ends(path)[0] == pytest.approx(14.5, abs=0.2)
 
 
 def copy(path: Path) -> None:
-    """Check for the subtitles, and for sound with all channels next to a track of another language."""
+    """Check the subtitles and the two sound tracks: the first has six channels, the second has one."""
     assert channels(path) == [6, 1]
     (track,) = film_subtitles(path)
     assert [(cue.start, cue.end, cue.text) for cue in track.cues] == [(1000, 5000, SPOKEN)]
@@ -186,12 +189,12 @@ def copy(path: Path) -> None:
 
 
 def upright(path: Path) -> None:
-    """Check for a picture that was turned by 90 degrees."""
+    """Check that the picture was turned by 90 degrees."""
     assert size(path) == SIZE[::-1]
 
 
 def marked_film(path: Path) -> None:
-    """Check for the colour of the watermark near the top right corner. The watermark is 20 % transparent."""
+    """Check the colour of the watermark near the top right corner. The watermark is 20 % transparent."""
     width, _ = SIZE
     # The watermark is 12 % wide, half as high as wide, and 3 % from the edges.
     found = shown_colour(path, round(width * (1 - 0.03 - 0.06)), round(width * (0.03 + 0.03)))
@@ -200,7 +203,7 @@ def marked_film(path: Path) -> None:
 
 
 def marked_stream(folder: Path) -> None:
-    """Check for the watermark in each rendition, near the bottom left corner."""
+    """Check that each rendition has the watermark near the bottom left corner."""
     for variant in hls_variants(folder / "master.m3u8"):
         width, height = size(variant.media)
         assert near_mark(shown_colour(variant.media, round(0.06 * width), round(height - 0.05 * width)))

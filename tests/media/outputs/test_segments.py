@@ -1,4 +1,4 @@
-"""Tests of segments: they have the same times in all renditions, decode alone, and have usual lengths."""
+"""Tests of segments: their times and lengths, and that each segment can be decoded alone."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -78,9 +78,9 @@ def test_a_playlist_is_as_long_as_its_pictures(make: Make, sources: Sources) -> 
 
 
 def test_segments_of_a_long_film_stay_on_the_grid(make: Make, sources: Sources) -> None:
-    """ffmpeg's dash muxer must not use its default options for films with 29.97 pictures per second.
+    """The plan must not use the default options of ffmpeg's dash muxer.
 
-    From second 40 on, its segments would last 7.975 s.
+    With these options, the segments of a film with 29.97 pictures per second last 7.975 s from second 40 on.
     """
     folder = make([hls(segment_seconds=4, video={"ladder": [64]})], long_ntsc(sources))
     (rendition,) = hls_variants(folder / "hls/master.m3u8")

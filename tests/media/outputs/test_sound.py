@@ -75,7 +75,7 @@ def test_the_lfe_of_a_rare_layout_is_kept(make: Make, sources: Sources, layout: 
 
 
 def sines(path: Path, layout: str, hertz: Mapping[str, int]) -> None:
-    """Write a sound with a sine of 0.25 in each of these channels, and silence in the others."""
+    """Write a sound with a sine of amplitude 0.25 in these channels, and silence in all others."""
     names = ffmpeg_layout(layout)
     tones = "|".join(f"0.25*sin({hertz[name]}*2*PI*t)" if name in hertz else "0" for name in names)
     ffmpeg(f"-f lavfi -i aevalsrc='{tones}':c={layout}:d=1:s=48000 -c:a pcm_s16le {path}")

@@ -65,7 +65,7 @@ def test_a_preview_of_a_still_scene_is_made(make: Make, sources: Sources, pictur
 def test_a_film_of_one_picture_has_a_best_picture_and_a_preview(
     make: Make, sources: Sources, rate: str
 ) -> None:
-    """Podcasts may have a film of one picture.
+    """The film of a podcast can consist of one picture.
 
     In an earlier version, ffmpeg sought beyond this picture, and the job failed.
     """

@@ -9,11 +9,12 @@ from euterpe.domain.outputs import OutputSpec
 from euterpe.media.sandbox.sandbox import Sandbox
 from tests.media.media_steps import make as make_files
 from tests.media.outputs.product_path import Make, parsed
+from tests.media.readers.renditions import hls_media, hls_variants
 from tests.media.readers.subtitles import Cue, Track, dash_subtitles, hls_subtitles
 from tests.media.sources.cache import Sources, ffmpeg
 from tests.media.sources.captions import CAPTIONS, captioned
 from tests.media.sources.numbered import constant
-from tests.media.sources.sounds import CUES, subtitled, write_cues
+from tests.media.sources.sounds import CUES, subtitled, subtitled_with_longer_sound, write_cues
 
 ADAPTIVE: dict[str, Any] = {
     "name": "a",
@@ -45,6 +46,14 @@ def test_texts_and_times_are_those_of_the_source(make: Make, sources: Sources, c
     assert_near(track.cues, EXPECTED)
     assert (track.attributes["LANGUAGE"], track.attributes["NAME"]) == ("en", "English")
     assert "DEFAULT" not in track.attributes or track.attributes["DEFAULT"] == "NO"
+
+
+def test_the_segments_of_texts_are_those_of_the_picture(make: Make, sources: Sources) -> None:
+    """In an earlier version, a film of 2 s with sound of 2.005 s had a last text segment of 5 ms."""
+    master = make([ADAPTIVE], subtitled_with_longer_sound(sources)) / "a/master.m3u8"
+    (pictures,) = hls_variants(master)
+    (texts,) = hls_media(master, "SUBTITLES")
+    assert len(texts.segments) == len(pictures.segments) == 2
 
 
 @pytest.mark.parametrize("kind", ["hls", "dash"])

@@ -66,7 +66,7 @@ def two_sizes(sources: Sources) -> Path:
 
 
 def long_gap(sources: Sources) -> Path:
-    """Return a film of 60 s with pictures in its first and its last two seconds only."""
+    """Return a film of 60 s with pictures only in its first and its last two seconds."""
     pictures = "testsrc2=size=320x180:rate=25:duration=60,select='lt(t,2)+gt(t,58)'"
     encode = "-fps_mode passthrough -c:v libx264 -preset ultrafast"
     return sources.get("long-gap.mkv", lambda path: ffmpeg(f'-f lavfi -i "{pictures}" {encode} {path}'))
@@ -123,14 +123,14 @@ def test_a_part_of_a_film_is_searched_in_that_part(
 
 
 def test_a_film_whose_size_changes_is_searched(sandbox: Sandbox, sources: Sources, tmp_path: Path) -> None:
-    """In an earlier version, ffmpeg hung when a sample had pictures of another size than the previous one."""
+    """In an earlier version, ffmpeg hung when a sample had another picture size than the previous sample."""
     known = quality(made(sandbox, two_sizes(sources), tmp_path, film(93)))
     assert known["sample_seconds"] == 3.0
     assert known["vmaf"] == pytest.approx(known["predicted_vmaf"], abs=2.0)
 
 
 def test_a_film_with_a_long_gap_is_searched(sandbox: Sandbox, sources: Sources, tmp_path: Path) -> None:
-    """Every sample lies within the gap, so it has no pictures."""
+    """Every sample lies within the gap, so no sample has pictures."""
     known = quality(made(sandbox, long_gap(sources), tmp_path, film(93)))
     assert known["predicted_vmaf"] >= 93
 

@@ -92,8 +92,8 @@ def test_every_picture_is_there_and_keeps_its_time(make: Make, sources: Sources,
 def test_a_film_begins_at_zero(make: Make, sources: Sources, name: str) -> None:
     """In an earlier version, HLS began at 0.08 s, and hls.js reported a gap before the first picture."""
     source = SYNC_SOURCES[name](sources)
-    # The sound of MPEG-TS begins 21 ms before the picture. An output may cut this sound, or delay the
-    # picture: both are correct.
+    # The sound of MPEG-TS begins 21 ms before the picture. It is correct to cut these 21 ms of sound, and it
+    # is also correct to begin the picture 21 ms late.
     latest = picture_times(source)[0] - min(picture_times(source)[0], sound(source).first_seconds)
     firsts = {made.name: picture_times(made.pictures)[0] for made in deliveries(make(BOTH, source))}
     wrong = {

@@ -1,4 +1,4 @@
-"""Tests of cut off or damaged sources: the job fails, or encodes the readable part if it may."""
+"""Tests of cut off or damaged sources: the job fails, or encodes the readable part if this is allowed."""
 
 import re
 from pathlib import Path

@@ -25,7 +25,10 @@ def audio_entry(kind: bytes, inner: bytes, channels: int = 2, rate: int = 48_000
 
 @dataclass(frozen=True)
 class Init:
-    """An init segment. `elst` is an edit list of version 0. Its entries are (duration, media time)."""
+    """An init segment.
+
+    `elst` is an edit list of version 0. The entries of this list are (duration, media time).
+    """
 
     entries: tuple[bytes, ...] = (visual_entry(),)
     timescale: int = 1000

@@ -1,4 +1,7 @@
-"""Run Shaka Packager and its ffprobe, which `ci/oracles` installs. They share no code with Euterpe."""
+"""Run Shaka Packager and its ffprobe, which `ci/oracles` installs.
+
+These programs share no code with Euterpe.
+"""
 
 import json
 import subprocess

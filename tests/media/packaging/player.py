@@ -44,7 +44,7 @@ class PlayReport:
     duration: float
     buffered: list[tuple[float, float]]  # the buffered ranges at the first end
     pictures: int  # the number of pictures decoded up to the first end
-    dropped: int  # the number of these pictures that were not shown in time
+    dropped: int  # the number of these pictures that the browser dropped
     levels: list[dict[str, Any]]
     played_levels: list[int]  # the level of each video segment, in the order of loading
     sounds: list[Track]
@@ -62,8 +62,8 @@ class Play:
     """One playback: a manifest, a player, and its actions.
 
     With `switches`, the player changes the video rendition with every segment. With `tour`, the player seeks
-    forwards and backwards after the end, changes the sound, and plays to the end again. With `text`, it shows
-    the first subtitle track. With `trick`, Shaka Player plays fast with keyframes.
+    forwards and backwards after the end, changes the sound, and plays to the end again. With `text`, the
+    player shows the first subtitle track. With `trick`, Shaka Player plays fast with keyframes.
     """
 
     player: Player
@@ -82,8 +82,8 @@ def play(
 
     `keys` maps the URLs of keys on other hosts to the responses.
 
-    A playback with errors is repeated alone, because hls.js may fail on a busy machine: it sometimes appends
-    a segment twice after a change of the level. A fault of the media is reported again in the repetition.
+    A playback with errors is repeated alone, because hls.js can fail on a busy machine: it sometimes appends
+    a segment twice after a change of the level. If the media have a fault, the repetition reports it again.
     """
     reports = _play(folder, plays, timeout_s, keys)
     return [

@@ -57,7 +57,7 @@ class Sound:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The parameters of a presentation. It has a rung for each of `widths`."""
+    """The parameters of a presentation. The presentation has a rung for each of `widths`."""
 
     video: str | None = "h264"
     sounds: tuple[Sound, ...] = (

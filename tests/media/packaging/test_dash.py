@@ -144,7 +144,7 @@ def test_every_segment_that_the_manifest_names_exists(film: Presentation) -> Non
 
 
 def test_ffmpeg_and_the_manifest_name_the_same_codecs(film: Presentation) -> None:
-    """ffmpeg's dash muxer also writes its own manifest beside each rendition."""
+    """ffmpeg's dash muxer also writes its own manifest next to each rendition."""
     for one in found(etree.fromstring(film.text(MANIFEST).encode()), "Representation"):
         if one.get("codecs"):
             theirs = etree.parse(str(film.folder / f"{one.get('id')}.mpd"))

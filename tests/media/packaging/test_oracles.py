@@ -74,7 +74,7 @@ def test_codecs_sizes_and_channels_are_those_of_shaka_packager(compared: Compare
 
 
 def test_rates_are_those_of_shaka_packager(compared: Compared) -> None:
-    """Shaka Packager measures durations by decode times, which makes them up to two pictures shorter."""
+    """Shaka Packager measures durations by decode times, so its durations are up to two pictures shorter."""
     for ours, theirs in zip(compared.ours.playlists, compared.theirs.playlists, strict=True):
         for name in ("bandwidth", "average_bandwidth"):
             expected = getattr(theirs.stream_info, name)

@@ -1,4 +1,4 @@
-"""Tests that the child's answer about segments is validated, and that picture rates follow from it."""
+"""Tests that the child's answer about segments is validated, and that picture rates are computed from it."""
 
 from collections.abc import Callable
 from fractions import Fraction

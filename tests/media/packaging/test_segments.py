@@ -96,7 +96,7 @@ def test_hand_made_segments_are_read() -> None:
         [2],
         [True],
     )
-    # Samples without flags get the default flags of `trex`. With these flags, they are not keyframes.
+    # Samples without flags get the default flags of `trex`. With these flags, the samples are not keyframes.
     found = read(Init().build(), Media(samples=(), count=3, flags=1, data_bytes=30).build())["segments"]
     assert (found["ends"], found["samples"], found["syncs"]) == ([120], [3], [False])
 

@@ -63,7 +63,7 @@ def test_a_text_is_cut_between_two_characters(tmp_path: Path) -> None:
 
 
 def test_many_texts_at_the_same_time_stay_small() -> None:
-    """20,000 cues are shown at the same time. Each sample contains only eight of them."""
+    """20,000 cues are shown at the same time. Each sample contains only eight of these cues."""
     cues = [Cue(place / 1000, 100.0, "x" * 80) for place in range(20_000)]
     assert len(timed_text(cues)) < 16_000_000
 

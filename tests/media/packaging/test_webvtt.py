@@ -17,11 +17,11 @@ from euterpe.media.packaging.webvtt import Cue, PackagedSubtitles, package_subti
 MAP = "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:0,LOCAL:00:00:00.000\n"
 
 
-def packaged(*cues: Cue, seconds: float = 9.5) -> PackagedSubtitles:
+def packaged(*cues: Cue, seconds: float = 10.0) -> PackagedSubtitles:
     return package_subtitles(cues, name="subs", segment_seconds=4, duration_seconds=seconds, language="eng")
 
 
-def texts(*cues: Cue, seconds: float = 9.5) -> dict[str, str]:
+def texts(*cues: Cue, seconds: float = 10.0) -> dict[str, str]:
     return {file.name: file.text for file in packaged(*cues, seconds=seconds).files}
 
 
@@ -80,10 +80,37 @@ def test_the_playlist_has_no_init_segment() -> None:
     assert [(one.uri, one.duration) for one in playlist.segments] == [
         ("subs_00001.vtt", 4),
         ("subs_00002.vtt", 4),
-        ("subs_00003.vtt", 1.5),
+        ("subs_00003.vtt", 2),
     ]
     assert playlist.segment_map == []
     assert {file.media_type for file in subtitles.files} == {"text/vtt"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "picture_seconds", "durations"),
+    [
+        (12.005, 12.0, [4, 4, 4.005]),
+        (12.005, None, [4, 4, 4.005]),
+        (13.999, 13.999, [4, 4, 5.999]),
+        (14.0, 14.0, [4, 4, 4, 2]),
+        (14.01, 13.99, [4, 4, 6.01]),  # the last picture segment is folded too
+        (17.0, 13.0, [4, 4, 4, 5]),  # the sound is much longer
+        (1.0, 1.0, [1]),
+        (0.005, 0.0, [0.005]),
+    ],
+)
+def test_the_last_segment_is_at_least_half_as_long_as_the_others(
+    seconds: float, picture_seconds: float | None, durations: list[float]
+) -> None:
+    """In an earlier version, a film of 12 s with sound of 12.005 s had a last segment of 5 ms."""
+    last = Cue(seconds - 0.005, seconds, "last")
+    found = package_subtitles(
+        [last], name="subs", segment_seconds=4, duration_seconds=seconds, picture_seconds=picture_seconds
+    )
+    assert [segment.duration / 1000 for segment in found.rendition.segments] == durations
+    *others, end, _whole = (file.text for file in found.files)
+    assert "last" in end
+    assert not any("last" in text for text in others)
 
 
 def test_a_film_without_cues_has_segments() -> None:

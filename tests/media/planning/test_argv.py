@@ -46,7 +46,8 @@ _OPTIONS = _words(
     "i f noaccurate_seek filter_complex map map_metadata map_chapters max_muxing_queue_size fflags flags "
     "metadata movflags y g force_key_frames:v forced-idr fps_mode enc_time_base seg_duration "
     "dash_segment_type use_template use_timeline format_options init_seg_name media_seg_name start_number "
-    "apply_cropping update frames:v c:v c:s bsf:v tag:v c dec reinit_filter thread_queue_size"
+    "apply_cropping update frames:v c:v c:s bsf:v tag:v c dec reinit_filter thread_queue_size "
+    "stats_enc_pre:v stats_enc_pre_fmt:v"
 ) | frozenset(DEMUXER_OPTIONS)
 _NUMBERED = re.compile(r"-(c:a|b:a|bsf:a|metadata:s:[as]|disposition:[as]):[0-9]+")
 _STREAM = re.compile(r"[0-9]+:[0-9]+")
@@ -83,7 +84,8 @@ _FILTER_WORDS = _words(
     "out_range auto range color_primaries color_trc colorspace tv pc p m r agamma npl linear mobius param "
     "desat peak min max planes stats_mode diff dither bayer q g p "
     "bt709 bt470m bt470bg fcc film gbr smpte170m smpte240m smpte428 smpte431 smpte432 bt2020 bt2020nc "
-    "bt2020c iec61966 smpte2084 arib std b67 yuv420p yuvj420p yuv420p10le gbrpf32le "
+    "bt2020c iec61966 log100 log316 ycgco ictcp chroma derived nc ebu3213 smpte2084 arib "
+    "std b67 yuv420p yuvj420p yuv420p10le gbrpf32le "
     "x y eval init format alpha straight yuv420 yuv420p10 yuva420p yuva420p10le yuva444p yuva444p10le "
     "delete type MASTERING_DISPLAY_METADATA CONTENT_LIGHT_LEVEL "
     "gbrap16le gbrp gray inplace aa pin tin min rin full limited map0s map0p map1s map1p map2s map2p map3s "
@@ -118,7 +120,7 @@ def _fixed_words() -> frozenset[str]:
         "ipod",
     }
     words |= {"+frag_keyframe+empty_moov+default_base_moof", "mp3", "opus", "flac", "image2", "webp", "avif"}
-    words |= {"copy", "hvc1", "file", "webvtt", "forced", "0", "-bsf:s", "noise=drop=not(size-2)"}
+    words |= {"{n}", "copy", "hvc1", "file", "webvtt", "forced", "0", "-bsf:s", "noise=drop=not(size-2)"}
     words |= {"gif", *CONTAINERS, *DEMUXER_OPTIONS.values(), *(f"-{name}" for name in _OPTIONS)}
     words |= {*PICTURE_DECODERS, *PICTURE_DECODERS.values()}
     for codec in CODECS.values():
@@ -133,12 +135,13 @@ _WORDS = _fixed_words()
 def assert_no_foreign_text(
     outputs: Sequence[str], rendition_names: Sequence[str], argv: tuple[str, ...]
 ) -> None:
-    """Raise unless each word is a number, a language, a path, a requested tag or a word of our tables."""
+    """Raise unless each word is a number, a language, a path, a requested tag or a word of `_fixed_words`."""
     own = "|".join(re.escape(name) for name in outputs)
     renditions = "|".join(re.escape(name) for name in rendition_names) or "-"
     path = re.compile(
         rf"file:({own})(\.[a-z0-9]+|/[0-9]+\.[a-z]+|/%d\.jpg|/({renditions})\.mpd)"
         rf"|({renditions})_(init\.mp4|\$Number%05d\$\.m4s)"
+        rf"|file:\.pictures/({own})(\.[a-z0-9]+|,({renditions}))"
         rf"|\.passes/({own})-[0-9]+|file:\.subtitles/({own})-[0-9]+\.(mp4|vtt)"
     )
     known = (_NUMBERED, _NUMBER, _LABEL, _LANGUAGE, _FORCED, _PARAMETERS, _STREAM, _MOVED, path)

@@ -4,7 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from euterpe.media.planning.colour import given_colour, hdr_metadata, is_wide, output_colour, tone_map
+from euterpe.media.errors import MediaError
+from euterpe.media.planning.colour import (
+    JPEG,
+    given_colour,
+    hdr_metadata,
+    is_mapped,
+    is_wide,
+    output_colour,
+    tone_map,
+)
 from euterpe.media.planning.tree import HdrMetadata, PictureColour, ToneMap
 from euterpe.media.source.colour import Colour as Tags
 from euterpe.media.source.media_info import StreamInfo
@@ -54,6 +63,72 @@ def test_rgb_is_full_range_and_becomes_tagged_bt709(pixels: str) -> None:
     given = given_colour(source(480, pixels=pixels))
     assert given == PictureColour(1, 1, 0, full_range=True)
     assert output_colour(given, keeps_hdr=False) == BT709
+
+
+def test_rgb_keeps_its_primaries_and_its_transfer() -> None:
+    """An earlier version tagged RGB with the primaries of Display P3 as BT.709, with unchanged values."""
+    given = given_colour(source(480, Tags(12, 13, 0), pixels="rgb24"))
+    assert output_colour(given, keeps_hdr=False) == PictureColour(12, 13, 1)
+    assert not is_mapped(given, PictureColour(12, 13, 1))
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        *(Tags(1, 1, 8), Tags(1, 8, 1), Tags(1, 9, 1), Tags(1, 10, 1)),
+        *(Tags(22, 1, 1), Tags(10, 1, 1), Tags(1, 8, 0), Tags(1, 1, 12)),
+    ],
+)
+def test_rare_sdr_becomes_bt709(tags: Tags) -> None:
+    given = given_colour(source(tags=tags))
+    assert output_colour(given, keeps_hdr=False) == BT709
+    assert is_mapped(given, BT709)
+
+
+@pytest.mark.parametrize("matrix", [11, 13, 15, 16, 17])
+def test_a_matrix_that_no_filter_knows_is_refused(matrix: int) -> None:
+    with pytest.raises(MediaError, match="cannot be converted") as refused:
+        given_colour(source(tags=Tags(1, 1, matrix)))
+    assert refused.value.code == "source_unsupported"
+
+
+@pytest.mark.parametrize("tags", [Tags(10, 17, 1), Tags(9, 16, 10), Tags(9, 1, 14), Tags(12, 16, 14)])
+def test_a_combination_that_no_filter_knows_is_refused(tags: Tags) -> None:
+    with pytest.raises(MediaError) as refused:
+        given_colour(source(tags=tags))
+    assert refused.value.code == "source_unsupported"
+
+
+@pytest.mark.parametrize(
+    ("tags", "colour"),
+    [
+        (Tags(2, 2, 8), PictureColour(1, 1, 8)),
+        (Tags(22, 2, 2), PictureColour(22, 6, 5)),
+        (Tags(77, 200, 99), BT709),
+        (Tags(1, 12, 1), BT709),
+    ],
+)
+def test_rare_tags_imply_the_missing_ones(tags: Tags, colour: PictureColour) -> None:
+    assert given_colour(source(tags=tags)) == colour
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "mapped"),
+    [
+        (PictureColour(9, 16, 9), PictureColour(9, 16, 9), False),
+        (PictureColour(12, 16, 9), PictureColour(9, 16, 9), True),
+        (PictureColour(9, 18, 14), PictureColour(9, 18, 9), True),
+        (PictureColour(9, 16, 9), BT709, True),
+        (PictureColour(12, 1, 1), PictureColour(12, 1, 1), False),
+        (PictureColour(12, 1, 1), JPEG, True),
+        (PictureColour(1, 1, 1), JPEG, False),
+        (PictureColour(1, 14, 1), BT709, False),
+    ],
+)
+def test_values_are_mapped_if_the_tags_do_not_say_what_they_mean(
+    given: PictureColour, made: PictureColour, *, mapped: bool
+) -> None:
+    assert is_mapped(given, made) == mapped
 
 
 @pytest.mark.parametrize("given", [BT709, BT601, PAL])

@@ -50,7 +50,7 @@ def changes(kind: str) -> Iterator[Fields]:
     """Yield fields to add to an output of this kind. Each value must change the plan."""
     yield from ({name: value} for name, value in PART.items())
     if kind in ("m4a", "mp3", "opus", "flac"):
-        # These values change nothing: FLAC has no bit rate, and MP3 has at most two channels, as by default.
+        # These values change nothing: FLAC has no bit rate, and MP3 gets at most two channels in any case.
         without = {"flac": {"bitrate_kbps": 48}, "mp3": {"channels": "keep"}}
         yield from ({"audio": sound} for sound in SOUNDS if sound != without.get(kind))
         yield from ({"metadata": "keep"}, {"metadata": {"title": "Interview"}})

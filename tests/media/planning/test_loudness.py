@@ -44,7 +44,7 @@ def test_a_sound_without_a_loudness_is_not_measured() -> None:
 
 
 def test_a_sound_that_several_outputs_have_is_measured_once() -> None:
-    """Outputs with different targets, codecs or rates may have the same sound."""
+    """Outputs with different targets, codecs or rates can have the same sound."""
     made = planned(
         sound("a"),
         sound("b", audio={"loudness": {"target": -23}}),

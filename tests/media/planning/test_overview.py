@@ -46,7 +46,7 @@ def test_every_plan_has_an_overview(outputs: OutputSpecs, facts: MediaInfo) -> N
 
 
 def test_a_part_beyond_the_other_streams_has_no_negative_length() -> None:
-    """The headers of a video stream may declare a duration that is longer than the film."""
+    """The headers of a video stream can declare a duration that is longer than the film."""
     longer = replace(VIDEO, duration_seconds=30.0, end_seconds=None, latest_seconds=None)
     (output,) = overview({"name": "film", "type": "mp4", "start": 20}, facts=info(longer, AUDIO))["outputs"]
     assert (output["duration_seconds"], output["expected_bytes"]) == (0.0, 0)

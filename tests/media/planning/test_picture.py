@@ -90,7 +90,10 @@ def test_a_crop_that_leaves_nothing_is_refused(edges: Crop) -> None:
 
 @pytest.mark.parametrize("rotation", [0, 90])
 def test_a_crop_that_leaves_less_than_two_decoded_pixels_is_refused(rotation: int) -> None:
-    """In an earlier version, a crop to 40 shown pixels made a filter of width 0 for pixels of 100:1."""
+    """The pixels have an aspect ratio of 100:1, so 40 shown pixels are less than one decoded pixel.
+
+    In an earlier version, a crop to 40 shown pixels made a filter of width 0.
+    """
     wide = video(64, 720, 100.0, rotation)
     edges = Crop(left=6360) if rotation == 0 else Crop(top=6360)
     assert min(shown_size(wide, edges).width, shown_size(wide, edges).height) == 40

@@ -151,7 +151,7 @@ def test_vmaf_has_no_threads_of_its_own() -> None:
 
 
 def test_the_score_of_a_short_part_does_not_depend_on_the_other_outputs() -> None:
-    """In an earlier version, VMAF was computed for one of 3 pictures of the part if it was the only output.
+    """In an earlier version, VMAF was computed for one of 3 pictures of a part that was the only output.
 
     With an output of the whole film in the same job, VMAF was computed for one of 7 pictures.
     """

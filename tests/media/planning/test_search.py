@@ -68,7 +68,7 @@ def test_a_choice_is_within_the_searched_factors_and_predicts_what_it_promises(
 
 @given(st.tuples(*[st.floats(0, 100)] * 4), st.floats(20, 99))
 def test_a_curve_that_rises_is_no_error(curve: tuple[float, ...], target: float) -> None:
-    """The scores of samples may be in any order."""
+    """The score of a sample does not always fall when the rate factor rises."""
     assert CRFS[0] <= chosen(CRFS, curve, target).crf <= CRFS[-1]
 
 

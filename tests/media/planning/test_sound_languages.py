@@ -1,4 +1,4 @@
-"""Tests of choosing sound by language: source and request may use different codes for one language."""
+"""Tests of choosing sound by language: source and request can use different codes for one language."""
 
 import pytest
 

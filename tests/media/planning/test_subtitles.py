@@ -162,7 +162,7 @@ def test_closed_captions_that_cannot_be_read_are_named() -> None:
 
 
 def test_the_plan_of_a_source_that_begins_near_0_has_a_hash() -> None:
-    """A compromised prober may return a time that the JSON documents of Euterpe may not contain."""
+    """A compromised prober can return a time that Euterpe's JSON documents do not allow."""
     facts = info(replace(VIDEO, first_seconds=None), SUBTITLE, start_seconds=1e-40)
     ladder = {"codec": "h264", "ladder": [360]}
     made = planned_film({"name": "a", "type": "hls", "video": ladder, "subtitles": "all"}, facts=facts)

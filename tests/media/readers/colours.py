@@ -54,11 +54,11 @@ def mediainfo_tags(path: Path) -> NamedColours:
     )
 
 
-def patch_values(media: Media) -> list[Triple]:
-    """Return the mean Y, Cb and Cr of each patch of the second picture, in reading order, in 8 bits."""
-    second = [frame for _, frame in frames(media)][1]
+def patch_values(media: Media, number: int = 1) -> list[Triple]:
+    """Return the mean Y, Cb and Cr of each patch of a picture, in reading order, in 8 bits."""
+    picture = [frame for _, frame in frames(media)][number]
     return [
-        tuple(_middle(second, number, row, column) for number in range(3))  # type: ignore[misc]
+        tuple(_middle(picture, component, row, column) for component in range(3))  # type: ignore[misc]
         for row in range(ROWS)
         for column in range(COLUMNS)
     ]

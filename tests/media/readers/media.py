@@ -18,7 +18,8 @@ from av.video.frame import VideoFrame
 Media = Path | bytes
 Floats = npt.NDArray[np.float64]
 
-# Matroska rounds times to milliseconds. Without a tolerance, this would put small gaps between samples.
+# Matroska rounds times to milliseconds. Without a tolerance, this rounding would put small gaps between
+# samples.
 _ROUNDING_SECONDS = 0.0015
 
 
@@ -122,7 +123,7 @@ def packet_count(media: Media) -> int:
 
 
 def first_packet_seconds(media: Media) -> float:
-    """Return the time of the first packet of the first video stream, in the order of the file."""
+    """Return the time of the video packet that is stored first. Only the first video stream counts."""
     with opened(media) as container:
         first = next(iter(container.demux(container.streams.video[0])))
         if first.pts is None:

@@ -39,16 +39,16 @@ def intervals(media: Media) -> tuple[float, float]:
 
 
 def flashes(media: Media) -> list[float]:
-    """Return the time of each white picture that follows another picture, or begins the film."""
+    """Return the time of each white picture that begins the film or follows a picture that is not white."""
     whites = [(seconds, plane(frame).mean() > 128) for seconds, frame in frames(media)]
     before = [False, *(is_white for _, is_white in whites)]
     return [seconds for (seconds, is_white), was in zip(whites, before, strict=False) if is_white and not was]
 
 
 def combing(media: Media) -> float:
-    """Return the share of pixels that differ from the lines above and below.
+    """Return the share of combed pixels in the picture that has the most of them.
 
-    Take the picture with the most.
+    A combed pixel differs from the lines above and below.
     """
     return max(_combed_share(plane(frame)) for _, frame in frames(media))
 

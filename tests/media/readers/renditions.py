@@ -98,7 +98,10 @@ def _is_trick_play(adaptation: Xml.Element) -> bool:
 
 
 def _content(representation: Xml.Element, adaptation: Xml.Element) -> str:
-    """Return the content type of a representation, which it may inherit."""
+    """Return the content type of a representation.
+
+    A representation can inherit its content type from its adaptation set.
+    """
     mime_type = representation.get("mimeType") or adaptation.get("mimeType") or ""
     return adaptation.get("contentType") or mime_type.partition("/")[0]
 

@@ -44,7 +44,7 @@ def test_a_bad_order_ends_only_its_own_child(
 
 
 def test_a_helper_that_may_open_no_more_files_keeps_no_child(own_sandbox: Sandbox, tmp_path: Path) -> None:
-    """Under each limit, one of the helper's opens fails: a file of the request or a file for the child."""
+    """With each limit, the helper fails to open one file: a file of the request, or a file for the child."""
     helper, files = helper_of(own_sandbox), open_files(own_sandbox, tmp_path)
     before = resource.prlimit(helper, resource.RLIMIT_NOFILE)
     lowest = len(list(Path(f"/proc/{helper}/fd").iterdir()))
@@ -82,7 +82,7 @@ def test_a_helper_survives_callers_that_hang_up_without_reading(
 
 
 def test_the_helper_is_single_threaded(sandbox: Sandbox) -> None:
-    """The kernel sends the death signal as soon as the thread that forked ends."""
+    """The kernel sends the death signal as soon as the thread that forked the child ends."""
     assert len(list(Path(f"/proc/{helper_of(sandbox)}/task").iterdir())) == 1
 
 

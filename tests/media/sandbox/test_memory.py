@@ -58,7 +58,7 @@ def test_the_tightest_group_on_the_way_up_counts(machine: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["memory", "memory/job"])
 def test_the_older_control_groups_count_too(machine: Path, folder: str) -> None:
-    """Inside a container, the path that the kernel reports may not exist.
+    """Inside a container, the path that the kernel reports can be missing.
 
     Then the limit of the mount point applies.
     """

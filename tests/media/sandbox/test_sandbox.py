@@ -112,7 +112,7 @@ def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path:
 
 
 # The program makes its memory read-only, because RLIMIT_DATA counts only writable memory. It also sets a
-# process name that is not valid UTF-8, as any program may do.
+# process name that is not valid UTF-8, as any program can do.
 _MEMORY_MADE_READ_ONLY = """
 import ctypes, time
 libc = ctypes.CDLL(None)
@@ -260,7 +260,7 @@ _ENVIRON_OF_NOBODY = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(filter(o
 
 
 def _python_of_nobody() -> str:
-    """Return an interpreter that another user may start. Root's interpreter may be in root's home."""
+    """Return an interpreter that another user can start. Root's interpreter can be in root's home folder."""
     for python in (sys.executable, "/usr/bin/python3"):
         command = [python, "-c", "import av, euterpe, sys; open(sys.executable)"]
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Tests with hostile sources: no output and no error contains the canary of the file beside the source."""
+"""Tests with hostile sources: no output and no error contains the canary in the file next to the source."""
 
 from pathlib import Path
 

@@ -31,7 +31,7 @@ def errnos(answers: dict[str, int]) -> dict[str, str]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """Return a file of the worker that is beside the child's folder."""
+    """Return a file of the worker, next to the child's folder."""
     path = tmp_path / "outside"
     path.write_text("mine")
     path.chmod(0o600)
@@ -62,7 +62,7 @@ def test_the_filter_holds_where_namespaces_and_landlock_are_refused(tmp_path: Pa
 
 
 def test_media_is_made_where_namespaces_and_landlock_are_refused() -> None:
-    """SVT-AV1 requests real-time scheduling if it runs as root, as it does without a user namespace."""
+    """Without a user namespace, SVT-AV1 runs as root. As root, SVT-AV1 requests real-time scheduling."""
     chosen = "tests/media/encoding/test_encode.py::test_every_codec_is_made"
     printed = run_denied("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", chosen)
     assert "100%" in printed
@@ -171,7 +171,7 @@ def test_a_child_only_puts_its_pid_into_its_filter(architecture: seccomp.Archite
 
 
 def test_another_architecture_ends_the_process(architecture: seccomp.Architecture, program: bytes) -> None:
-    # i386, the other one of x86-64 and arm64, and no architecture
+    # i386, the other supported architecture (x86-64 or arm64), and 0, which is no architecture
     for other in (0x40000003, 0xC000003E ^ 0xC00000B7 ^ architecture.audit, 0):
         assert decide(program, other, 0) == seccomp.KILL
 

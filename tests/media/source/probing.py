@@ -6,7 +6,7 @@ from euterpe.media.source.media_info import MediaInfo
 from euterpe.media.source.packets import DEFAULT_BOUNDS, Bounds, Budget
 from euterpe.media.source.probe import probe
 
-# With these bounds, no file is read as a whole, not even a small one.
+# With these bounds, even a small file is not read as a whole.
 BOTH_ENDS = Bounds(whole=Budget(0, 0))
 
 

@@ -56,7 +56,7 @@ def test_a_file_is_cut_off_when_a_box_ends_beyond_it(
 def test_a_film_that_lost_the_end_of_its_index_is_not_taken_for_a_silent_one(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, lost: int
 ) -> None:
-    """Such a file may open without an error, but with only its first stream."""
+    """A reader can open such a file without an error, but finds only its first stream."""
     whole = clips.make("film.mp4").read_bytes()
     at = whole.rindex(b"moov") - 4
     cut = tmp_path / "cut.mp4"

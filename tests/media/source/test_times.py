@@ -83,7 +83,7 @@ def test_pictures_that_an_edit_list_removes_do_not_count(clips: Clips, tmp_path:
 
 @pytest.mark.parametrize("offset", [0, 10, 50_000, 95_300, 95_440])
 def test_a_transport_stream_is_as_long_at_any_time(clips: Clips, offset: int) -> None:
-    """The clock of 33 bits wraps after 95,443.7 s. In the last case it wraps in the middle of the film."""
+    """The clock of 33 bits wraps after 95,443.7 s. With the last offset, this clock wraps within the film."""
     info = probed(film_with_sound(clips, f"film-{offset}.ts", f"-output_ts_offset {offset}"))
     assert info.video is not None
     assert info.audio is not None

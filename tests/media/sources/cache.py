@@ -23,7 +23,7 @@ class Sources:
     def get(self, name: str, generate: Callable[[Path], object]) -> Path:
         """Return the file with this name.
 
-        If it does not exist, `generate` must write it to the given path.
+        If the file does not exist, `generate` must write it to the given path.
         """
         path = self.folder / name
         with (self.folder / f"{name}.lock").open("w") as lock:
@@ -44,7 +44,7 @@ class Sources:
 
 
 def ffmpeg(arguments: str, stdin: bytes = b"") -> None:
-    """Run the bundled ffmpeg, outside the sandbox. If it fails, raise an error with its messages."""
+    """Run the bundled ffmpeg, outside the sandbox. If ffmpeg fails, raise an error with its messages."""
     command = f"{find_ffmpeg()} -loglevel error -nostdin -y {arguments}"
     done = subprocess.run(
         shlex.split(command), input=stdin, capture_output=True, timeout=_TIMEOUT_S, check=False

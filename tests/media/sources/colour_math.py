@@ -13,6 +13,8 @@ _Matrix = npt.NDArray[np.float64]
 
 BT709, UNSPECIFIED, BT470BG, BT601, BT2020 = 1, 2, 5, 6, 9
 PQ, HLG = 16, 18
+RGB, YCGCO, EBU3213, DISPLAY_P3 = 0, 8, 22, 12
+LINEAR, LOG, LOG_SQRT = 8, 9, 10
 # The weights of red and blue in luma, by the number of the matrix.
 _WEIGHTS = {BT709: (0.2126, 0.0722), BT470BG: (0.299, 0.114), BT601: (0.299, 0.114), BT2020: (0.2627, 0.0593)}
 _WHITE = (0.3127, 0.3290)
@@ -22,6 +24,8 @@ _PRIMARIES = {
     BT470BG: ((0.64, 0.33), (0.29, 0.60), (0.15, 0.06)),
     BT601: ((0.630, 0.340), (0.310, 0.595), (0.155, 0.070)),
     BT2020: ((0.708, 0.292), (0.170, 0.797), (0.131, 0.046)),
+    EBU3213: ((0.630, 0.340), (0.295, 0.605), (0.155, 0.077)),
+    DISPLAY_P3: ((0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
 }
 _GAMMA = 2.4
 # BT.2408: the white of ordinary graphics in HDR, and the nominal peak of an HLG display, in cd/m2.
@@ -41,10 +45,7 @@ class Colours:
 
 def to_ycbcr(rgb: Triple, colours: Colours, bits: int = 8) -> tuple[int, int, int]:
     """Return the code values of a colour that is given as R'G'B' between 0 and 1."""
-    red, green, blue = rgb
-    weight_red, weight_blue = _WEIGHTS[colours.matrix]
-    luma = weight_red * red + (1 - weight_red - weight_blue) * green + weight_blue * blue
-    cb, cr = (blue - luma) / (2 * (1 - weight_blue)), (red - luma) / (2 * (1 - weight_red))
+    luma, cb, cr = _luma_and_differences(rgb, colours.matrix)
     scale, middle = 1 << (bits - 8), 1 << (bits - 1)
     black, luma_steps, chroma_steps = (0, 255, 255) if colours.is_full_range else (16, 219, 224)
     return (
@@ -52,6 +53,16 @@ def to_ycbcr(rgb: Triple, colours: Colours, bits: int = 8) -> tuple[int, int, in
         round(scale * chroma_steps * cb) + middle,
         round(scale * chroma_steps * cr) + middle,
     )
+
+
+def _luma_and_differences(rgb: Triple, matrix: int) -> Triple:
+    """Return luma between 0 and 1, and the two colour differences between -0.5 and 0.5."""
+    red, green, blue = rgb
+    if matrix == YCGCO:
+        return (red + 2 * green + blue) / 4, (2 * green - red - blue) / 4, (red - blue) / 2
+    weight_red, weight_blue = _WEIGHTS[matrix]
+    luma = weight_red * red + (1 - weight_red - weight_blue) * green + weight_blue * blue
+    return luma, (blue - luma) / (2 * (1 - weight_blue)), (red - luma) / (2 * (1 - weight_red))
 
 
 def from_ycbcr(ycbcr: Triple, colours: Colours) -> Triple:
@@ -76,9 +87,24 @@ def between_primaries(rgb: Triple, before: int, after: int) -> Triple:
     return _clipped(tuple(np.clip(light, 0, 1) ** (1 / _GAMMA)))
 
 
-def to_hdr(rgb: Triple, transfer: int) -> Triple:
-    """Return an SDR colour of BT.709 as R'G'B' of BT.2020 in PQ or HLG, with white at 203 cd/m2."""
-    light = _change_of_primaries(BT709, BT2020) @ np.array(rgb) ** _GAMMA * REFERENCE_WHITE
+def with_transfer(rgb: Triple, transfer: int) -> Triple:
+    """Return an SDR colour of BT.709 (R'G'B' between 0 and 1) with another transfer curve."""
+    red, green, blue = (_coded(value**_GAMMA, transfer) for value in rgb)
+    return red, green, blue
+
+
+def _coded(light: float, transfer: int) -> float:
+    if transfer == LINEAR:
+        return light
+    decades = {LOG: 2.0, LOG_SQRT: 2.5}.get(transfer)
+    if decades is None:
+        return float(light ** (1 / _GAMMA))
+    return max(0.0, 1 + float(np.log10(light)) / decades) if light else 0.0
+
+
+def to_hdr(rgb: Triple, transfer: int, primaries: int = BT2020) -> Triple:
+    """Return an SDR colour of BT.709 as R'G'B' of other primaries in PQ or HLG, with white at 203 cd/m2."""
+    light = _change_of_primaries(BT709, primaries) @ np.array(rgb) ** _GAMMA * REFERENCE_WHITE
     return nits_to_hdr((float(light[0]), float(light[1]), float(light[2])), transfer)
 
 

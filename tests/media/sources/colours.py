@@ -12,6 +12,7 @@ from tests.media.sources.colour_math import (
     BT601,
     BT709,
     BT2020,
+    DISPLAY_P3,
     HLG,
     PQ,
     REFERENCE_WHITE,
@@ -22,11 +23,13 @@ from tests.media.sources.colour_math import (
     nits_to_hdr,
     to_hdr,
     to_ycbcr,
+    with_transfer,
 )
 from tests.media.sources.planes import encode
 
 COLUMNS, ROWS = 4, 2
-# R'G'B' of BT.709 between 0 and 1, in reading order. All colours are inside the gamut of the other primaries.
+# R'G'B' of BT.709 between 0 and 1, in reading order. All colours are also inside the gamuts of the other
+# primaries of `SDR_KINDS`.
 PATCHES: tuple[Triple, ...] = tuple(
     (red / 255, green / 255, blue / 255)
     for red, green, blue in (
@@ -54,7 +57,7 @@ class SdrKind:
     """A kind of SDR source: its true colour properties, and the properties that its tags declare."""
 
     name: str
-    meant: int = BT709  # the number of the true primaries and matrix
+    meant: int = BT709  # the H.273 number of the true primaries and of the true matrix
     tagged: int | None = None  # the number in the tags; None means the true number
     is_full_range: bool = False
     size: tuple[int, int] = (320, 180)
@@ -86,6 +89,28 @@ def sdr(sources: Sources, kind: SdrKind) -> Path:
     )
 
 
+def lossless(sources: Sources, colours: Colours) -> Path:
+    """Return a film of the eight patches with these properties, as FFV1 in Matroska, in 10 bits.
+
+    x264 cannot tag all properties, and with 8 bits a linear transfer would change dark colours.
+    """
+    return sources.get(
+        f"patches-{colours.primaries}-{colours.transfer}-{colours.matrix}.mkv",
+        lambda path: _encode(path, _mosaic(_pixels(colours), (320, 180)), _ffv1(colours), 10),
+    )
+
+
+def _pixels(colours: Colours) -> list[tuple[int, int, int]]:
+    seen = [between_primaries(patch, BT709, colours.primaries) for patch in PATCHES]
+    return [to_ycbcr(with_transfer(patch, colours.transfer), colours, bits=10) for patch in seen]
+
+
+def _ffv1(colours: Colours) -> str:
+    numbers = (colours.primaries, colours.transfer, colours.matrix)
+    names = "color_primaries={}:color_trc={}:colorspace={}".format(*numbers)
+    return f"-vf setparams={names}:range=tv -c:v ffv1"
+
+
 def rgb(sources: Sources, size: tuple[int, int]) -> Path:
     """Return a film of the eight patches as MOV in RGB (QuickTime Animation), which has no colour tags."""
     pixels = [tuple(round(255 * value) for value in patch) for patch in PATCHES]
@@ -95,6 +120,15 @@ def rgb(sources: Sources, size: tuple[int, int]) -> Path:
         lambda path: encode(
             path, [picture] * _PICTURES, "25", pixel_format="rgb24", size=size, arguments="-c:v qtrle"
         ),
+    )
+
+
+def hdr_p3(sources: Sources) -> Path:
+    """Return a film of the eight patches in PQ, with the primaries of Display P3, as FFV1 in 10 bits."""
+    meant = Colours(DISPLAY_P3, PQ, BT2020)
+    pixels = [to_ycbcr(to_hdr(patch, PQ, DISPLAY_P3), meant, bits=10) for patch in PATCHES]
+    return sources.get(
+        "patches-p3-pq.mkv", lambda path: _encode(path, _mosaic(pixels, (320, 180)), _ffv1(meant), 10)
     )
 
 

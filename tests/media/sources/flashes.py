@@ -15,8 +15,8 @@ from tests.media.sources.planes import X264, Plane, encode, grey
 
 FPS = 25
 SECONDS = 4.0
-# All times are multiples of 40 ms, so a picture begins at each time. Only at the first time does a group of
-# pictures begin.
+# All times are multiples of 40 ms, so a picture begins at each time. A group of pictures begins only at the
+# first time.
 INSTANTS = (0.0, 0.52, 1.24, 2.2, 3.32)
 FLASH_PICTURES = 3
 BEEP_SECONDS = 0.1
@@ -130,7 +130,7 @@ def slides_with_sound(sources: Sources) -> Path:
 
 
 def sound_two_minutes_late(sources: Sources) -> Path:
-    """Return a film of 60 numbered pictures as MKV without an index, whose sound begins at 120 s."""
+    """Return a film of 60 numbered pictures, with sound that begins at 120 s, as MKV without an index."""
     baseline = X264.replace("-bf 2", "-bf 0 -profile:v baseline")
     film = constant(sources, 60, container="mkv", arguments=baseline)
     inputs = f"-i {film} -itsoffset 120 -i {beep_sound(sources)} -map 0:v -map 1:a"

@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from tests.media.sources.planes import Plane
 
-# A picture has two rows of bits, and two rows of their complements. A blend of two such pictures has blocks
-# that are neither light nor dark. In any unrelated picture, the complements do not match the bits.
+# A picture has two rows of bits, and two rows of their complements. If two such pictures are blended, some
+# blocks are neither light nor dark. In any unrelated picture, the complements do not match the bits.
 _BITS, _ROWS, _COLUMNS = 12, 4, 6
 _DARK, _LIGHT = 48, 208
 _LEAST_CONTRAST = 60.0

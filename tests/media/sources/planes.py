@@ -17,7 +17,7 @@ from tests.media.sources.cache import ffmpeg
 Plane = npt.NDArray[np.uint8]
 
 # B-frames and a keyframe every half second (at 25 pictures per second), as in ordinary films. Each picture is
-# very different from the picture before it, so with scene cut detection each would become a keyframe.
+# very different from the picture before it, so a scene cut detection would make each picture a keyframe.
 X264 = "-c:v libx264 -preset veryfast -crf 12 -g 12 -bf 2 -sc_threshold 0 -threads 1"
 _OPTIONS = {"preset": "veryfast", "crf": "12", "bf": "2", "sc_threshold": "0", "threads": "1"}
 

@@ -21,7 +21,7 @@ def corners(
     pixel_aspect: str = "1:1",
     size: tuple[int, int] = (320, 180),
 ) -> Path:
-    """Return one second coded in `size`. Players turn the pictures clockwise by `rotation` degrees."""
+    """Return a film of one second in `size`. Players turn the pictures clockwise by `rotation` degrees."""
     width, height = size
     name = f"corners-{rotation}-{pixel_aspect.replace(':', '-')}-{width}x{height}"
     # Only 4:4:4 allows odd sizes.
@@ -57,7 +57,10 @@ _INTERLACED_PICTURES = 25
 
 
 def _bar(field: int) -> Plane:
-    """Return a full picture for a field. It shows a bar that moves by three pixels with each field."""
+    """Return a full picture for a field.
+
+    The picture shows a bar that moves by three pixels with each field.
+    """
     width, height = _BAR_SIZE
     left = field * _BAR_STEP % (width - _BAR_WIDTH)
     luma = np.full((height, width), 32, np.uint8)
@@ -86,7 +89,7 @@ def interlaced(sources: Sources) -> Path:
 
 
 def interlaced_after_progressive(sources: Sources) -> Path:
-    """Return 5 progressive pictures, then 25 interlaced pictures, as in some broadcasts."""
+    """Return a film of 5 progressive and then 25 interlaced pictures, as in some broadcasts."""
 
     def generate(path: Path) -> None:
         first = path.with_name(f"{path.name}.first.ts")

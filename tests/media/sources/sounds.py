@@ -59,7 +59,8 @@ def subtitled_in_two_languages(sources: Sources) -> Path:
 def subtitled(sources: Sources, codec: str) -> Path:
     """Return a film with English subtitles as `srt` or `ass` (MKV), or `mov_text` (MP4).
 
-    The cues, each of 0.5 s, begin at 0.25 s and 1.25 s. They contain the characters that WebVTT escapes.
+    The cues, each of 0.5 s, begin at 0.25 s and 1.25 s. The texts of the cues contain the characters that
+    WebVTT escapes.
     """
     film, container = constant(sources), "mp4" if codec == "mov_text" else "mkv"
 
@@ -71,6 +72,13 @@ def subtitled(sources: Sources, codec: str) -> Path:
         ffmpeg(f"-i {film} -i {text} -c:v copy -c:s {codec} -metadata:s:s:0 language=eng {path}")
 
     return sources.get(f"subtitled-{codec}.{container}", generate)
+
+
+def subtitled_with_longer_sound(sources: Sources) -> Path:
+    """Return the film of `subtitled`, which has 2 s, with sound of 2.005 s."""
+    film, sound = subtitled(sources, "srt"), "sine=440:sample_rate=48000:duration=2.005"
+    words = f"-i {film} -f lavfi -i {sound} -map 0 -map 1 -c:v copy -c:s copy -c:a flac"
+    return sources.get("subtitled-longer-sound.mkv", lambda path: ffmpeg(f"{words} {path}"))
 
 
 def write_cues(path: Path, like: Path, cues: Iterable[tuple[int, int, bytes]]) -> None:

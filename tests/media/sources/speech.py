@@ -19,9 +19,10 @@ _MOST = 1.5  # the peak, as a multiple of the level
 
 
 def speech(level: float, *, seconds: float = SECONDS, seed: int = 1) -> Floats:
-    """Return words of noise with pauses. The words have about this level in dBFS.
+    """Return imitated speech: bursts of noise with pauses between them.
 
-    Their peaks are clipped, as in a voice that was recorded with a compressor.
+    The bursts have about this level in dBFS. The peaks of the bursts are clipped, as in a voice that was
+    recorded with a compressor.
     """
     noise = np.random.default_rng(seed).standard_normal(round(seconds * RATE))
     filtered = np.convolve(noise, _COLOUR ** np.arange(_TAPS), "same")

@@ -21,7 +21,7 @@ _PACKET, _VIDEO_STREAMS = 188, range(0xE0, 0xF0)
 
 
 def clock_values(path: Path) -> list[int]:
-    """Return the presentation times of the video in the file, which have 33 bits."""
+    """Return the presentation times (33 bits each) of the video in the file."""
     data, found = path.read_bytes(), []
     for at in range(0, len(data), _PACKET):
         packet = data[at : at + _PACKET]

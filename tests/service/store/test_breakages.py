@@ -52,7 +52,7 @@ def without_condition(column: str) -> Iterator[None]:
 
 def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Insert outbox events after the commit of the transaction to which they belong."""
-    # The map is by thread, because services of other tests may run in this process.
+    # Each thread has its own list, because services of other tests may run in this process.
     late: defaultdict[int, list[Callable[[Database], object]]] = defaultdict(list)
     transaction = Database.transaction
     insert_events = EventWriter.insert
@@ -116,7 +116,7 @@ def test_the_model_notices_a_missing_condition(
 ) -> None:
     # The examples are the same in every run, and no time is spent on shrinking a failure.
     search = settings(max_examples=500, stateful_step_count=40, derandomize=True, phases=[Phase.generate])
-    # The model raises these errors, or the constraints and triggers of the database do.
+    # These errors come from the model, or from the constraints and triggers of the database.
     by = (AssertionError, InvalidTransition, StoreError)
     with servers("sqlite").fresh() as url, without_condition(column), pytest.raises(by) as raised:
         test_model.run_machine(url, ring, search)

@@ -287,7 +287,7 @@ def run_machine(url: str, ring: LocalKeyRing, budget: settings) -> None:
 
 
 def test_the_inbox_behaves_as_its_model(url: str, ring: LocalKeyRing) -> None:
-    run_machine(url, ring, settings(max_examples=60, stateful_step_count=30, print_blob=True))
+    run_machine(url, ring, settings(max_examples=30, stateful_step_count=30, print_blob=True))
 
 
 @pytest.mark.soak

@@ -176,7 +176,7 @@ def _assert_wakes(listener: Listener, store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
-    """Check event-per-transition and no-lease-at-rest.
+    """Check the invariants `event-per-transition` and `no-lease-at-rest`.
 
     SQLite is left out, because an open file stays available.
     """
@@ -279,7 +279,7 @@ def test_a_database_that_does_not_exist_is_no_outage(database: Fragile) -> None:
 def test_a_file_that_was_replaced_is_an_outage(
     database: Fragile, store: Store, tmp_path: Path, is_replaced: bool
 ) -> None:
-    """accepted-is-durable: data in a deleted file that a process still has open is lost when it ends."""
+    """accepted-is-durable: a deleted file is lost when the last process that has it open ends."""
     (kept,) = enqueue(store)
     path = Path(str(sa.make_url(database.url).database))
     path.rename(tmp_path / "moved.db")

@@ -76,7 +76,7 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
         if not many and not text.startswith(("BEGIN", "SET", "PRAGMA")):
             seen.setdefault(text, (text, parameters))
 
-    with store.database.transaction() as connection:  # a higher cap makes room for some capped jobs
+    with store.database.transaction() as connection:  # with a higher cap, some capped jobs become ready
         connection.exec_driver_sql("UPDATE requesters SET max_running = 5 WHERE max_running = 1")
     engine = store.database.engines.write
     sa.event.listen(engine, "before_cursor_execute", note)
@@ -199,9 +199,9 @@ def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableC
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
-    """Two batches cannot deadlock if both lock their rows in order.
+    """Each batch is sorted, so two batches cannot deadlock if each locks its rows in its own order.
 
-    For this order, the batch must be the outer side of a nested loop.
+    Postgres locks the rows in the order of the batch if the batch is the outer side of a nested loop.
     """
     writes = [
         call

@@ -1,4 +1,4 @@
-"""Mutation tests of the remote worker contract: the API breaks it on purpose, and existing tests must fail.
+"""Mutation tests: the API breaks the remote worker contract on purpose, and existing tests must fail.
 
 For each breakage, an existing test is called unchanged and must fail.
 """

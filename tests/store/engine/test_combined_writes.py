@@ -1,4 +1,4 @@
-"""Concurrent callers share a batch; each gets its own result, and the error of one stays its own."""
+"""Concurrent callers share a batch. Each caller gets only its own result or its own error."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ SLOW_S = 60.0
 
 
 class Held:
-    """A flush that waits during its first batch until the test lets it go."""
+    """A flush that waits during its first batch until the test sets `go`."""
 
     def __init__(self, answer: Callable[[int], int | Exception]) -> None:
         self.batches: list[list[int]] = []
@@ -31,7 +31,7 @@ class Held:
 def call_together(
     writes: CombinedWrites[int, int], held: Held, items: Sequence[int]
 ) -> list[int | BaseException]:
-    """Write 0, and the other items while 0 is being written; return the results of the others."""
+    """Write the value 0, and add `items` before this write ends. Return the results of `items`."""
     with ThreadPoolExecutor(len(items) + 1) as pool:
         first = pool.submit(writes.write, 0)
         assert held.began.wait(SLOW_S)

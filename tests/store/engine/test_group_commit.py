@@ -224,7 +224,7 @@ def test_the_same_step_twice_at_once_is_one_step(store: Store) -> None:
 
 
 def gathering(batches: list[list[int]]) -> GroupCommit[int, int]:
-    """Return a group commit that writes a second batch only if it is full, urgent or the last."""
+    """Return a group commit that writes a second batch only if this batch is full, urgent or the last one."""
 
     def flush(items: Sequence[int]) -> list[int]:
         batches.append(list(items))

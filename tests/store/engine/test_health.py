@@ -1,4 +1,7 @@
-"""check_integrity finds damage to stored data within a time limit. Its report contains no data of a row."""
+"""check_integrity finds damage to stored data within a time limit.
+
+The report of this check contains no data of a row.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -44,7 +44,7 @@ def shape(sql: str) -> list[str]:
     sql = re.sub(r"\b(JSONB|TEXT)\b", "TEXT", sql)
     sql = re.sub(r"\b(BYTEA|BLOB)\b", "BLOB", sql)
     sql = re.sub(r"\b(DOUBLE PRECISION|REAL)\b", "REAL", sql)
-    sql = sql.replace(' COLLATE "C"', "")  # "C" is the byte order, which is the default of SQLite
+    sql = sql.replace(' COLLATE "C"', "")  # the collation "C" sorts by bytes, as SQLite does by default
     sql = re.sub(r"\)( STRICT| WITH \([^)]*\))?;", ");", sql)
     tables = re.findall(r"(?:CREATE (?:TABLE|UNIQUE INDEX|INDEX)|ALTER TABLE) .*?;", sql, re.DOTALL)
     # Statements that only Postgres needs: a column for the commit order (0003), and free space for new row

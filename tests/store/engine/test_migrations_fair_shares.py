@@ -58,7 +58,7 @@ def _filled(url: str) -> Iterator[Database]:
 
 
 def positions(database: Database) -> list[tuple[object, ...]]:
-    """Return each job with its position in the order of commits, in which analytics reads the jobs."""
+    """Return each job with its position in the order of commits. Analytics reads the jobs in this order."""
     column = "position" if database.kind is EngineKind.POSTGRES else "rowid"
     with database.snapshot() as connection:
         found = connection.exec_driver_sql(f"SELECT job_id, {column} FROM inbox_jobs ORDER BY 2, 1")  # noqa: S608

@@ -10,6 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -94,7 +95,7 @@ class ScriptedPipe(SelfPipe):
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
         """Record the wait.
 
-        In the last of the given number of waits, return True, as after a call of `wake`.
+        Return True in wait number `waits`, as if `wake` had been called.
         """
         self._before_wait()
         self.waits.append((tuple(others), timeout_s))
@@ -134,7 +135,10 @@ def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
 def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
-    """A process may have no free descriptors. A wait that opened one would fail like the claim before it."""
+    """A process can run out of free descriptors.
+
+    A wait that opens a descriptor would then fail, as a claim does.
+    """
     while listener.wait(0.05):
         pass
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -195,13 +199,28 @@ def test_a_hint_needs_no_transaction_of_its_own(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_too_many_commits_leave_their_hints_to_the_thread(
-    store: Store, announcer: PostgresAnnouncer, listener: Listener
+    store: Store, url: str, announcer: PostgresAnnouncer
 ) -> None:
-    assert [announce_in(announcer, store) for _ in range(4)] == [True, True, False, False]
-    assert listener.wait(LONG_S)
-    assert not listener.wait(0.1)
-    announcer.announce(Topic.INBOX)
-    assert listener.wait(LONG_S)
+    topic = Topic.INBOX.value
+    with psycopg.connect(sa.make_url(url).set(drivername="postgresql").render_as_string(False)) as connection:
+        connection.autocommit = True
+        connection.execute(f"LISTEN {topic}")
+        connection.execute("LISTEN last")
+        assert [announce_in(announcer, store) for _ in range(4)] == [True, True, False, False]
+        connection.execute("NOTIFY last")
+        assert channels(connection, until="last") == [topic, topic, "last"]
+        announcer.announce(Topic.INBOX)
+        assert channels(connection, until=topic) == [topic]
+
+
+def channels(connection: psycopg.Connection, *, until: str) -> list[str]:
+    """Return the channels of the notifications, up to the first one on the channel `until`."""
+    found = list[str]()
+    for one in connection.notifies(timeout=LONG_S):
+        found.append(one.channel)
+        if one.channel == until:
+            break
+    return found
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)

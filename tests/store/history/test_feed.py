@@ -188,7 +188,7 @@ def test_a_bookmark_holds_until_the_last_row_that_was_read_is_gone(
     clock.advance(1_000)
     for _ in store.prune.run(500):
         pass
-    # SQLite and libSQL may reuse the positions of pruned rows; Postgres does not.
+    # SQLite and libSQL can reuse the positions of pruned rows. Postgres never reuses a position.
     assert history.knows(bookmark) == (history.kind is EngineKind.POSTGRES)
 
 
@@ -279,7 +279,10 @@ class TestPostgres:
             assert not history.knows(before)
 
     def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: HistoryFeed) -> None:
-        """After a migration, all rows share one position. A read of a part must not read the whole table."""
+        """After a migration, all rows have the same position.
+
+        A query for some of the rows must not read the whole table.
+        """
         enqueue(store, 1_000)  # for a table of only 300 rows, the planner would read the whole table
         store.inbox.claim("w1", 1_000)
         store.database.vacuum_and_analyze()

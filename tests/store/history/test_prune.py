@@ -1,4 +1,7 @@
-"""Pruning removes finished jobs after their retention time. It also removes expired keys and idle groups."""
+"""Pruning removes finished jobs after their retention time.
+
+Pruning also removes expired keys and idle groups.
+"""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import get_ident
@@ -74,7 +77,10 @@ def test_a_pruned_job_keeps_its_source_ref(store: Store, clock: SettableClock) -
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_source_ref_that_is_being_pruned_makes_no_second_job(store: Store, clock: SettableClock) -> None:
-    """The insert waits for the prune, whose deleted row no longer occupies the unique index."""
+    """The insert waits until the prune has committed.
+
+    Then the unique index no longer contains the deleted row.
+    """
     run_job(store, spec=QUIET, source_ref="bullmq:bull:videos:1")
     clock.advance(DAY_MS + 1)
     again: list[Future[Any]] = []

@@ -251,7 +251,7 @@ def test_a_worker_that_gives_a_job_back_again_and_again_does_not_get_it_at_once(
 def test_one_worker_that_lacks_a_folder_does_not_fail_a_job_that_another_could_run(
     store: Store, clock: SettableClock
 ) -> None:
-    """The other worker is busy for two hours."""
+    """Another worker has the folder, but is busy for two hours."""
     (job_id,) = enqueue(store)
     lacking = JobError(ErrorCode.STORAGE_ROOT_MISSING, "no such folder", "claimed")
     for _ in range(24):
@@ -478,7 +478,7 @@ HOUR_MS = 3_600_000
 
 
 def release_often(store: Store, clock: SettableClock, times: int, reason: JobError = LACKING) -> None:
-    """Release the only job again and again, each time when it is due, by two workers in turn."""
+    """Let two workers in turn claim and release the only job, each time when the job is due."""
     for number in range(times):
         answer = answered(end(store, release(claim_as(store, f"w{number % 2}"), reason=reason)))
         assert answer.outcome == "released"

@@ -1,4 +1,7 @@
-"""Heartbeats and statuses that remote workers report. Each is answered separately, repeatable and fenced."""
+"""Heartbeats and statuses that remote workers report.
+
+Each report is fenced, is answered separately, and may be repeated.
+"""
 
 from typing import Any
 

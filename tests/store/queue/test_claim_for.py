@@ -79,7 +79,7 @@ def test_each_worker_is_served_from_its_queues_in_its_order(store: Store) -> Non
             ClaimRequest("w4", 5, ("eu",)),
         ],
     )
-    # The first queue of each worker is served first, so `default` goes to the worker that prefers it.
+    # The first queue of each worker is served first, so w3 gets the jobs of `default`.
     assert [ids(jobs) for jobs in answers] == [eu, us[:1], [*any_, *us[1:]], []]
 
 
@@ -163,7 +163,7 @@ def test_two_requests_with_one_claim_id_share_their_jobs_in_one_call(store: Stor
 def test_a_duplicated_request_does_not_fail_the_batch_of_the_others(store: Store) -> None:
     """In an earlier version, `claim_id` was a unique key.
 
-    Only 21 of 1,000 jobs ended, in five times the time.
+    Then only 21 of 1,000 jobs ended, and the run took five times as long.
     """
     enqueue(store, 6)
     (first,) = claim_with(store, "c1")
@@ -243,7 +243,7 @@ def test_a_mixed_batch_of_local_and_remote_claims_keeps_one_owner(store: Store) 
 
 @pytest.mark.parametrize("engine", ["libsql"], indirect=True)
 def test_lost_answers_of_many_large_jobs_are_given_again(store: Store) -> None:
-    """The specs take 12 MB together, and a response of libSQL's server at most 10 MB."""
+    """All specs together take 12 MB. A response of libSQL's server can take at most 10 MB."""
     large = {**SPEC, "metadata": {"text": "x" * 200_000}}
     enqueue(store, 60, spec=large)
     requests = [ClaimRequest(f"w{n}", 1, claim_id=f"c{n}") for n in range(60)]

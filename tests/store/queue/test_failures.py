@@ -1,4 +1,4 @@
-"""What follows a failed attempt of a job, as it is written into the store."""
+"""The state in which the store puts a job after a failed attempt."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_the_foreign_queue_decides_when_a_failure_is_retried(store: Store, ref: 
 
 
 def test_an_expired_lease_is_retried_here(store: Store, clock: SettableClock) -> None:
-    """A crash of a worker is no failure in the foreign queue, whose lock the bridge still holds."""
+    """A worker's crash is no failure in the foreign queue, because the bridge still holds the job's lock."""
     enqueue(store, source_ref="bullmq:bull:videos:1:0")
     job = claim_one(store)
     clock.advance(job.lease_ms + 1)

@@ -1,4 +1,4 @@
-"""`valid-transitions` in the store and in the database, and `event-per-transition`."""
+"""Tests of two invariants: `valid-transitions` in store and database, and `event-per-transition`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""is_rival: the check whether another job owns a published object, so that an attempt must not replace it."""
+"""is_rival: the check whether a published object belongs to another job, and must not be replaced."""
 
 import pytest
 

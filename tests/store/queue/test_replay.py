@@ -30,7 +30,7 @@ def event(store: Store) -> ClaimedEvent:
 
 @pytest.fixture
 def waiting(store: Store) -> list[ClaimedEvent]:
-    """Return all events of a job, which wait for an origin whose circuit breaker is open."""
+    """Return all events of a job. These events wait for an origin whose circuit breaker is open."""
     enqueue(store)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     *events, last = store.outbox.claim("d1", 10)
@@ -85,7 +85,7 @@ def test_a_large_replay_goes_in_batches(store: Store) -> None:
 
 
 def test_a_replay_sends_each_event_once_however_fast_it_is_delivered(store: Store) -> None:
-    """An event that is delivered during the replay matches its query again, but must not be sent again."""
+    """An event that is delivered during the replay matches the query again, but must not be sent again."""
     enqueue(store)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     while events := store.outbox.claim("d1", 2):

@@ -16,7 +16,7 @@ class Job:
 
 
 def test_no_value_can_override_the_fence() -> None:
-    """`fenced-writes`: the fence is added to a row after the values, so it replaces values with its names."""
+    """`fenced-writes`: the fence's columns are set after the values, and replace values of the same names."""
     values = {"key": "another job", "version": 8, "source": "queued", "outcome": "failed"}
     row = Transition.finish(FENCE, JobStatus.FAILED, Lane.REST, values=values).row()
     assert (row["key"], row["version"], row["source"]) == FENCE

@@ -1,4 +1,4 @@
-"""Query strings of webhook and refresh URLs: sealed in the database, opened for the caller of the URL."""
+"""Query strings of webhook and refresh URLs: sealed in the database, opened to call the URL."""
 
 from dataclasses import replace
 from typing import Any

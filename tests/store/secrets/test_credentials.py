@@ -234,7 +234,7 @@ def test_a_rewrap_that_was_killed_half_way_is_resumed(rotated: Rotated) -> None:
 
 
 def test_a_refresh_during_a_rewrap_wins(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rewrap does not write to credentials that changed between its read and its write."""
+    """A rewrap does not overwrite credentials that have changed since the rewrap read them."""
     changed = rotated.job_ids[3]
 
     def refresh_meanwhile(sealed: Any, context: Any, ring: Any) -> Any:

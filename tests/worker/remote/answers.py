@@ -49,7 +49,7 @@ def jobs(*job_ids: str) -> Answer:
 
 
 def beats(request: Request, **changes: Any) -> Answer:
-    """Answer a heartbeat that every lease is held. `changes` replaces fields of the answer."""
+    """Answer a heartbeat: every lease is held. `changes` replaces fields of the answer."""
     row = {"ok": True, "lease_expires_at": "2030-01-31T12:00:00.000Z", "cancel_requested": False, **changes}
     return Answer(200, {"leases": [{"job_id": sent["job_id"], **row} for sent in request.json["leases"]]})
 
@@ -59,7 +59,7 @@ def lost(request: Request, code: str = "lease_lost") -> Answer:
 
 
 def sealed(request: Request, secrets: object, version: int = 3, **changes: Any) -> Answer:
-    """Answer a request for credentials, sealed in the same way as by the server."""
+    """Answer a request for credentials. Seal the credentials as the server does."""
     sent = request.json
     key: X25519PublicKey = read_public_key(sent["public_key"])
     info = credentials_info(sent["job_id"], sent["attempt_id"], version)

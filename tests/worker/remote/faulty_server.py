@@ -11,7 +11,7 @@ from tests.worker.remote.answers import job
 class FaultyServer:
     """A server that gives out each of `job_ids` once. A repeated claim id gets the same jobs again.
 
-    Half of all requests fail: a quarter before the server executes them, a quarter after that.
+    Half of all requests fail: a quarter before the server executes them, and a quarter after the execution.
     """
 
     def __init__(self, job_ids: list[str], *, seed: int) -> None:

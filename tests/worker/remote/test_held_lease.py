@@ -14,7 +14,7 @@ HELD, LOST = BeatAnswer(held=True), BeatAnswer(held=False, code="lease_lost")
 
 @pytest.fixture
 def lease() -> HeldLease:
-    """Return a lease of 60 s. Its claim was sent at 100.0 and answered at 110.0."""
+    """Return a lease of 60 s. The claim of this lease was sent at 100.0 and answered at 110.0."""
     (found,) = claimed(ApiResponse(200, {}, json.dumps(job()).encode())).jobs
     return HeldLease(found, sent_at=100.0, received_at=110.0)
 
@@ -92,7 +92,7 @@ def test_a_figure_without_a_json_form_is_left_out(lease: HeldLease) -> None:
 
 
 def test_progress_is_due_after_the_interval_of_the_server(lease: HeldLease) -> None:
-    assert not lease.is_progress_due(200.0)  # there is none
+    assert not lease.is_progress_due(200.0)  # no progress was noted yet
     lease.note_progress(ProgressFigures(1.0))
     assert not lease.is_progress_due(114.9)
     assert lease.is_progress_due(115.0)

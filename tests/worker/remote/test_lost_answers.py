@@ -35,7 +35,7 @@ def complete(plane: HttpPlane, job: LeasedJob) -> None:
 def test_each_job_is_claimed_once_and_ends_once(
     connection: ServerConnection, server: Server, clock: Clock, seed: int
 ) -> None:
-    """No lease runs out: with the claim id, a lost answer costs no attempt."""
+    """A claim whose answer was lost is repeated with its id, and gets the same jobs without a charge."""
     job_ids = [str(uuid4()) for _ in range(JOBS)]
     faulty = FaultyServer(job_ids, seed=seed)
     server.script(*[faulty] * 2000)

@@ -84,7 +84,7 @@ def _bar(row: Bar, top: float, lay: _Rows, scale: float) -> Html:
     if row.mark is not None:
         at = lay.left + row.mark * scale
         parts.append(tag("line", x1=at, x2=at, y1=y - 11, y2=y + 11, class_="mark"))
-        if x <= at < x + wide(row.note) + 12:  # the mark would cross the note
+        if x <= at < x + wide(row.note) + 12:  # otherwise the mark would cross the note
             x = at
     return tag("g", tag("title", row.title), *parts, *lay.texts(row, top, x + 6))
 

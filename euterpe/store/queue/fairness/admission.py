@@ -8,8 +8,8 @@ its jobs wait, and use the whole share at once.
 
 Lock order on Postgres: idempotency keys (in an enqueue), then requesters, then owned, ready, delayed and
 finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker lock on
-requesters (FOR KEY SHARE). This lock may be taken later, because the transactions that conflict with it, such
-as `requester set`, lock a requester before all other rows.
+requesters (FOR KEY SHARE). A ranking may take this lock after its other locks, because the transactions that
+conflict with this lock, such as `requester set`, lock a requester before all other rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,7 +79,7 @@ class Admission:
     def promote_due(self, connection: sa.Connection, limit: int) -> int | None:
         """Move due jobs (those that `DueRows.pick` returns) out of the lane `delayed`; return how many.
 
-        Return None if no job is due, so that no row was locked.
+        Return None if no job is due. In this case no row was locked.
         """
         picked = self._due.pick(connection, limit)
         if not picked:
@@ -100,18 +100,18 @@ class Admission:
         admitted = self._of_free_shares(connection, self._caps.next_in_line(connection, limit))
         return self._make_ready(connection, admitted, past_cap=True)
 
-    # Sweeps skip locked groups and shares. If sweeps waited for such a lock, a frozen process that holds it
-    # would stop the sweeps of all workers. Each stopped sweep would also keep locks on a hundred jobs of
+    # Sweeps skip locked groups and shares. If sweeps waited for these locks, a frozen process with such a
+    # lock would stop the sweeps of all workers. Each stopped sweep would also keep locks on a hundred jobs of
     # various requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs that have no group, or whose group no other transaction has locked."""
+        """Return the jobs without those of a group that another transaction has locked."""
         named = {row.job_id: (row.queue, row.requester_id, row.group_id) for row in rows if row.group_id}
         busy = self._busy_groups.among(connection, named.values())
         return [row for row in rows if named.get(row.job_id) not in busy]
 
     def _of_free_shares(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs whose requester's share no other transaction has locked."""
+        """Return the jobs without those of a requester whose share another transaction has locked."""
         busy = self._busy_shares.among(connection, [(row.queue, row.requester_id) for row in rows])
         return [row for row in rows if (row.queue, row.requester_id) not in busy]
 

@@ -1,9 +1,9 @@
 """Pick delayed rows that are due: the oldest rows and, if there is a backlog, a few rows of each requester.
 
-A sweep moves a limited number of rows. If it moved only the oldest rows, a requester whose 100,000 retries
-became due at once would delay the rows of all other requesters for minutes. So if the number of due rows
-reaches the limit, a sweep also moves a few rows of each of the next 50 requesters. Finding the next requester
-with delayed rows takes one index probe.
+A sweep moves a limited number of rows. If a sweep moved only the oldest rows, a requester with 100,000
+retries that become due at once would delay the rows of all other requesters for minutes. So if the number of
+due rows reaches the limit, a sweep also moves a few rows of each of the next 50 requesters. Finding the next
+requester with delayed rows takes one index probe.
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ from euterpe.store.queue.lanes import has_unfinished_job
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 
 DEFAULT_WEIGHT, MAX_WEIGHT = 100, 10_000
-# The virtual time of one job at weight 1. The number is so large that the remainder of its division by a
+# The virtual time of one job at weight 1. The number is so large that the rounding of `JOB_COST` divided by a
 # weight does not matter. The largest rank, 2**63, is enough for 92 billion jobs at the default weight.
 JOB_COST = 10_000_000_000
 
@@ -73,7 +73,7 @@ class FairShares:
             queues.c.queue.in_(sa.bindparam("names", expanding=True))
         )
         self._claimed: dict[str, int] = {}
-        self._missing: set[str] = set()  # queues that may have no row
+        self._missing: set[str] = set()  # the queues that perhaps have no row
         self._advanced_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -87,10 +87,10 @@ class FairShares:
     ) -> Ranks:
         """Charge each requester for its jobs; return the ranks of the jobs.
 
-        The ranks of a share ascend in the order of `jobs`. Without `past_cap`, a job of a requester with a
-        cap gets the rank None, and its requester is not charged. Set `past_cap` if these jobs have room under
-        the cap. The shares in `also_locked` are locked, because the transaction may charge them later, and on
-        Postgres a transaction must lock all its shares in sorted order.
+        The jobs of a share get ascending ranks in the order of `jobs`. Without `past_cap`, a job of a
+        requester with a cap gets the rank None, and its requester is not charged. Set `past_cap` if the cap
+        has room for these jobs. The shares in `also_locked` are locked, too, because the transaction may
+        charge them later, and on Postgres a transaction must lock all its shares in sorted order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
@@ -114,8 +114,8 @@ class FairShares:
         Use a separate transaction. If a claim inserted the rows, other claims would wait for the end of this
         claim, and two claims from several queues could deadlock.
 
-        If a queue's stored virtual time has reached the value noted in this process, drop the noted value.
-        Otherwise each claim that finds no job would try again to write the noted value.
+        This process notes virtual times that it could not write. If the stored virtual time of a queue has
+        reached the noted value, drop the noted value, so that claims do not try again to write this value.
         """
         with self._lock:
             new = {name: self._claimed[name] for name in sorted(self._missing) if name in self._claimed}
@@ -134,15 +134,16 @@ class FairShares:
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
         """Raise the virtual time of a queue to the highest rank that was claimed from the queue.
 
-        This process writes the row at most once in `advance_every_ms`. If another claim is writing the row, a
-        later claim writes this rank: otherwise all claims from a queue would wait for the row. A requester
-        that arrives between two writes starts at the last written time, which is slightly too early.
+        This process writes the row at most once in `advance_every_ms`. If another claim has locked the row,
+        do not wait, but let a later claim write this rank: otherwise all claims from a queue would wait for
+        one row. A requester that arrives between two writes starts at the last written time, which is
+        slightly too early.
         """
         reached = self._due_to_write(queue, rank)
         if reached is None:
             return
         written = connection.execute(self._advance, {"of_queue": queue, "reached": reached}).all()
-        if not written:  # another claim is writing or wrote a later time, or there is no row yet
+        if not written:  # another claim has locked the row or wrote a later time, or there is no row yet
             with self._lock:
                 self._claimed[queue] = max(reached, self._claimed.get(queue, 0))
                 self._missing.add(queue)
@@ -204,7 +205,7 @@ class FairShares:
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
         # `new.finish - new.charged` is the virtual time of the queue. A share whose finish is at or before
-        # this time has no ready jobs left.
+        # this time has no more ready jobs.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),

@@ -38,8 +38,8 @@ class GroupedTable:
     """A table of jobs whose rows may have groups, and the table of these groups.
 
     The key of a group is the primary key of `groups`; `jobs` has columns of the same names. A group's jobs
-    start in the order of the columns `order`. Of a group, at most one job is in the lanes `admitted`. A
-    group with a job in the lanes `in_use` is not forgotten. `next_in_line` returns the columns `returned`.
+    start in the order of the columns `order`. At most one job of a group is in the lanes `admitted`. A group
+    with a job in the lanes `in_use` is not deleted. `next_in_line` returns the columns `returned`.
     """
 
     jobs: sa.Table
@@ -147,8 +147,8 @@ class Groups:
         leased, blocked = (jobs.alias(lane) for lane in (Lane.LEASED, Lane.BLOCKED))
         at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
         first = sa.select(blocked.c[job_key.name]).where(member(blocked, Lane.BLOCKED))
-        # If another transaction has locked the first row, wait for this transaction. If the row has then left
-        # the lane, Postgres takes the next row.
+        # If another transaction has locked the first row, wait until that transaction ends. If the row has
+        # left the lane by then, Postgres takes the next row.
         order = [blocked.c[name] for name in self._table.order]
         first = first.order_by(*order).limit(1).with_for_update()
         admitted = (

@@ -31,7 +31,7 @@ _job = inbox_jobs.c
 
 
 class JobPicker:
-    """The choice of jobs for claims. `columns` are the columns that a claim needs from each job."""
+    """Choose jobs for claims. `columns` are the columns that a claim needs from each job."""
 
     def __init__(self, jobs: LeasedTable, shares: FairShares, columns: Sequence[AnyColumn]) -> None:
         self._shares = shares
@@ -58,9 +58,9 @@ class JobPicker:
     def _most_urgent_jobs(
         self, connection: sa.Connection, queue: str, requester_id: str, turns: Sequence[AnyRow]
     ) -> list[AnyRow]:
-        """Return the requester's most urgent jobs, as many as `turns`.
+        """Return the requester's jobs with the highest priority: one job for each job in `turns`.
 
-        Swap their ranks with the ranks of the jobs in `turns`.
+        Swap the ranks of these jobs with the ranks of the jobs in `turns`.
         """
         wanted = {"queue": queue, "requester_id": requester_id, "limit": len(turns)}
         urgent = fetch_all(connection.execute(self._most_urgent, wanted))

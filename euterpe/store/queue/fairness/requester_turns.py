@@ -2,8 +2,9 @@
 
 A claim reads an index on (requester, available_at). The claim begins after the requester that was served
 last, reads to the end of the index, and continues at the beginning of the index. So each claim begins with
-the next requester, and a requester gets at most the whole batch of one claim before the next requester. The
-round robin takes one more index probe per claim (27 µs became 32 µs on SQLite), however many events wait.
+the next requester, and a requester gets at most the whole batch of one claim before the next requester is
+served. The round robin needs one more index probe per claim, however many events wait. On SQLite, a claim
+took 27 µs without this probe and takes 32 µs with it.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,13 +20,13 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import LeasedTable
 
-Range = tuple[str, str]  # the requester ids between two ids, which are both excluded
+Range = tuple[str, str]  # a range of requester ids between two bounds, which are both excluded
 
 _FIRST, _LAST = "", "\U0010ffff"
 
 
 class RequesterTurns:
-    """A round robin over the requesters with ready events. The last served requester is stored."""
+    """A round robin over the requesters with ready events. It remembers which requester was served last."""
 
     def __init__(self, database: Database, events: LeasedTable, columns: Sequence[AnyColumn]) -> None:
         self._events, self._columns = events, columns

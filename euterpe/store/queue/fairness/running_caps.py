@@ -2,7 +2,7 @@
 
 Jobs of a requester with a cap wait in the lane `capped`, which no claim reads. Only the sweep admits these
 jobs, so that no write of a worker has to count jobs. The sweep runs before a claim, or after a claim that
-found nothing. If a requester's cap was removed, the sweep admits all jobs of this requester.
+found nothing. If a requester's cap was removed, the sweep admits all capped jobs of this requester.
 """
 
 from collections.abc import Sequence

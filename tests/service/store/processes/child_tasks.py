@@ -58,8 +58,8 @@ class WorkPlan:
     queues: Sequence[str] = ("default",)
     batch: int = 10
     lease_ms: int = 30_000
-    # The share of claims that get a lease of 1 ms. Their rows become stale, and the task writes to them
-    # later.
+    # The share of claims that get a lease of 1 ms. The rows of these claims become stale, and the task tries
+    # to write to these rows later.
     stall_rate: float = 0.0
     # At each step, the share of jobs that the task releases and the share that it fails.
     release_rate: float = 0.0
@@ -111,7 +111,7 @@ def work(parent: ParentChannel, plan: WorkPlan) -> None:
 
 
 def work_through_outages(parent: ParentChannel, plan: WorkPlan) -> None:
-    """Run `work`. Run it again after each outage, as a worker must."""
+    """Run `work`, and run `work` again after each outage, as a worker must."""
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while True:
             try:
@@ -190,7 +190,7 @@ def advance_every_step(
 ) -> list[tuple[JobStatus, frozenset[str]]]:
     """Make every transition with claims that other processes use too.
 
-    Return the jobs that each one changed.
+    Return the jobs that each transition changed.
     """
     return [
         (target, parent.store.inbox.advance([Transition.advance(job, source, target) for job in jobs]))
@@ -204,7 +204,7 @@ def advance_jobs(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStat
 
 
 def claim_until(parent: ParentChannel, count: int, lease_ms: int) -> list[ClaimedJob]:
-    """Claim until this process holds `count` jobs. Others' jobs become ready when their leases expire."""
+    """Claim until this process holds `count` jobs. Other processes' jobs become ready when leases expire."""
     jobs: list[ClaimedJob] = []
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while len(jobs) < count:
@@ -298,7 +298,7 @@ def _release_or_fail_some(
 
 
 def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> bool:
-    """Try a random write for a job whose lease has probably been lost. Return whether it was accepted."""
+    """Try a random write for a job whose lease has probably been lost. Return whether it succeeded."""
     accepted: Sequence[JobStatus] | None = None
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":

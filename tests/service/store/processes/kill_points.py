@@ -23,7 +23,7 @@ def kill_during(
 ) -> None:
     """Call the store repeatedly.
 
-    At the kill point of the first call that writes rows, SIGKILL this process.
+    The first call that writes rows kills this process by SIGKILL at the kill point.
     """
     _at(kill_point, parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
@@ -35,7 +35,7 @@ def pause_during(
 ) -> Any:
     """Call the store.
 
-    Between the selection and the write of its rows, send a report and wait for a message.
+    After the call has selected its rows and before it writes them, send a report and wait for a message.
     """
 
     def pause() -> None:
@@ -55,7 +55,7 @@ def _at(kill_point: str, parent: ParentChannel, action: Callable[[], None]) -> N
         case "before the job is inserted":
             mock.patch.object(Enqueue, "_insert", _before_rows(action, Enqueue._insert)).start()
         case "before the commit":
-            # The first commit may belong to a sweep without rows, so wait for a commit after an insert of
+            # The first commit can belong to a sweep without rows, so wait for a commit after an insert of
             # events.
             engine = parent.store.database.engines.write
             _after_events(lambda: event.listen(engine, "commit", lambda _: action()))

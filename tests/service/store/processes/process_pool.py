@@ -13,7 +13,7 @@ from tests.service.store.processes import child_tasks
 from tests.service.store.processes.child_process import Done, Task, TaskFailed, Unavailable, serve
 from tests.service.store.processes.skewed_clock import serve_with_skew
 
-# No step takes nearly as long, so a process without a message for this time hangs.
+# Every step is much shorter than this time, so a process that sends no message for this time hangs.
 _TIMEOUT_S = 60.0
 
 

@@ -1,4 +1,7 @@
-"""A child process with a skewed wall clock. It skews the clock before it imports any module of Euterpe."""
+"""A child process with a skewed wall clock.
+
+The process skews the clock before it imports any module of Euterpe.
+"""
 
 import datetime
 import importlib

@@ -16,13 +16,13 @@ from tests.service.store.processes.invariants import Ledger
 from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import PATH, enqueue
 
-JOBS = 150
+JOBS = 60
 
 
 def test_every_event_is_claimed_once_per_version_and_delivered_once(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """Check one-owner, fenced-writes and no-lease-at-rest."""
+    """Check the invariants `one-owner`, `fenced-writes` and `no-lease-at-rest`."""
     _write_events(store)
     dispatchers = [process_pool.launch(f"dispatcher {n}", outbox_max_attempts=1_000) for n in range(8)]
     for dispatcher in dispatchers:

@@ -1,4 +1,4 @@
-"""A rewrap of the stored secrets that is killed by SIGKILL is resumed by the next rewrap."""
+"""If a rewrap of the stored secrets is killed by SIGKILL, the next rewrap completes it."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""Workers whose wall clocks are ten minutes fast or slow compete with others on one database."""
+"""Workers whose wall clocks are ten minutes fast or slow compete with other workers on one database."""
 
 from typing import Any
 from uuid import UUID
@@ -24,8 +24,8 @@ SKEWS_S = {
 
 
 def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: ProcessPool, store: Store) -> None:
-    """one-owner, fenced-writes: every lease is measured by the database's clock."""
-    enqueue(store, 300, max_attempts=50)
+    """`one-owner` and `fenced-writes` hold, because every lease is measured by the database's clock."""
+    enqueue(store, 150, max_attempts=50)
     begin = _database_time(store)
     options: dict[str, Any] = {"backoff": Backoff(base_ms=10, cap_ms=100)}
     workers = [

@@ -1,4 +1,7 @@
-"""Workers that are stopped (SIGSTOP) until their leases expire, and resume when others own their rows."""
+"""Workers are stopped (SIGSTOP) until their leases expire.
+
+The workers resume when other workers own the rows.
+"""
 
 import pytest
 
@@ -20,7 +23,7 @@ SHORT_MS, LONG_MS = 300, 600_000
 def test_a_worker_frozen_past_its_leases_writes_nothing_and_holds_nothing(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """Check one-owner, fenced-writes and terminal-forever."""
+    """Check the invariants `one-owner`, `fenced-writes` and `terminal-forever`."""
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 4, max_attempts=9)
     (last_try,) = enqueue(store, max_attempts=1)
@@ -64,7 +67,7 @@ def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(
 def test_a_dispatcher_that_slept_past_its_lease_settles_nothing(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """one-owner, fenced-writes: the outbox has the same ownership protocol."""
+    """The outbox keeps the invariants `one-owner` and `fenced-writes` too."""
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 4)
     store.inbox.claim("w1", 4)  # writes four events
@@ -121,7 +124,7 @@ def test_a_libsql_server_aborts_the_transaction_of_a_frozen_writer(
 ) -> None:
     """A libSQL server allows one writer at a time.
 
-    It aborts the transaction of this writer after five seconds if another writer waits.
+    This server aborts the transaction of the frozen writer after five seconds if another writer waits.
     """
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 5)

@@ -275,7 +275,7 @@ def test_any_weight_charges_whole_numbers(store: Store, clock: SettableClock, we
 
 
 def test_shares_without_unfinished_jobs_are_pruned(store: Store) -> None:
-    """A requester may name any number of queues, so the number of rows that are kept must be limited."""
+    """A requester can name any number of queues, so the number of rows that are kept must be limited."""
     for number in range(30):
         enqueue(store, 1, queue=f"q{number}")
     for number in range(29):

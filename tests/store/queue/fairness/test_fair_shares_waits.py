@@ -1,6 +1,6 @@
-"""Waits of a small requester beside a large requester, on simulated slots (invariant `fair`).
+"""Waits of a small requester that shares simulated slots with a large requester (invariant `fair`).
 
-A job waits at most twice as long as without the large requester, plus the time of one running job.
+The wait of a job is at most twice its wait without the large requester, plus the time of one running job.
 """
 
 import pytest
@@ -24,7 +24,9 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
 def test_no_flood_delays_another_requester_by_more_than_a_running_job(url: str, flood: list[Arrival]) -> None:
     waits = waits_ms(url, [*flood, *SMALL], slots=4, job_ms=JOB_MS)
     assert len(waits["small"]) == len(SMALL)

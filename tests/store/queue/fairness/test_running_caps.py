@@ -1,4 +1,4 @@
-"""Changes of a requester's cap while others enqueue and sweep."""
+"""Changes of a requester's cap during an enqueue or a sweep."""
 
 import threading
 from collections.abc import Iterator
