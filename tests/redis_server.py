@@ -25,7 +25,7 @@ class RedisServer:
 
     def __init__(self, folder: Path, *options: str, fsync: str = "everysec") -> None:
         self._folder, self._options, self._fsync = folder, options, fsync
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process = self._start()
 
@@ -64,6 +64,27 @@ class RedisServer:
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+
+    def follow(self, master: "RedisServer") -> None:
+        """Become a replica of another server. Return when its data is here."""
+        with self.client() as client, master.client() as source:
+            client.replicaof("127.0.0.1", str(master.port))
+            until = time.monotonic() + _START_S
+            while client.info("replication").get("master_link_status") != "up":
+                assert time.monotonic() < until, "the replica does not reach its master"
+                time.sleep(_PAUSE_S)
+            self._await_offset(source)
+
+    def lag_from_now(self, master: "RedisServer") -> None:
+        """Take over all data of the master, and follow it no more. Now this server may be promoted."""
+        with self.client() as client, master.client() as source:
+            self._await_offset(source)
+            client.replicaof("NO", "ONE")
+
+    @staticmethod
+    def _await_offset(source: "redis.Redis") -> None:
+        source.set("replicated", 1)
+        assert source.wait(1, round(_START_S * 1000)) == 1
 
     def stop(self) -> None:
         self.kill()
@@ -106,7 +127,7 @@ def running_redis(folder: Path, *, fsync: str = "everysec") -> Iterator[RedisSer
         yield server
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

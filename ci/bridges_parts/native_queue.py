@@ -19,9 +19,9 @@ from ci.queue_bench import Databases
 from euterpe.bench.figures import Figure
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.migrations import migrate
+from tests.bridges.bridge_process import python_of
 
 _PROGRAM = Path(__file__).with_name("queue_program.py")
-_OMNIQ = "omniq==4.0.0"
 _ROUNDS = 3
 
 
@@ -54,12 +54,13 @@ def measure_native_queue(databases: Databases, *, jobs: int = 400, rounds: int =
     """
     folder = Path(tempfile.mkdtemp(prefix="euterpe-omniq-"))
     try:
-        python = _omniq_environment(folder)
         with _durable_redis(folder) as port:
             return [
                 figure
                 for crew in CREWS
-                for figure in _figures(crew, _rates(databases, [str(python), str(port)], crew, jobs, rounds))
+                for figure in _figures(
+                    crew, _rates(databases, [python_of("omniq"), str(port)], crew, jobs, rounds)
+                )
             ]
     finally:
         shutil.rmtree(folder)
@@ -142,18 +143,6 @@ def _environment(kind: str) -> dict[str, str]:
     """Return the environment variables of a client. OmniQ's client must not find our packages."""
     named = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return named if kind == "omniq" else {**named, "PYTHONPATH": os.pathsep.join(["", *sys.path]).strip(":")}
-
-
-def _omniq_environment(folder: Path) -> Path:
-    """Make a virtual environment that contains OmniQ's client. The licence of the client is the GPL.
-
-    Return the path of its Python interpreter.
-    """
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    python = folder / "venv" / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", _OMNIQ]
-    subprocess.run(install, check=True)
-    return python
 
 
 @contextmanager

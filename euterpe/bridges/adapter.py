@@ -35,6 +35,8 @@ class ForeignJob:
     # The texts in which the foreign queue has recorded earlier failures, or None if it keeps no record. If no
     # text names an attempt of Euterpe, the failure of this attempt was not reported: the bridge was killed.
     past_failures: tuple[str, ...] | None = None
+    # The foreign queue makes this attempt by itself, because it has no word for a failure without a retry.
+    ignores_final_failures: bool = False
     handle: Any = field(default=None, repr=False, compare=False)  # what the adapter needs for its calls
 
 

@@ -10,9 +10,9 @@ import structlog
 
 from euterpe.bridges.adapter import ForeignFailure, ForeignJob
 from euterpe.bridges.mapping import JobMapping, spec_of
-from euterpe.bridges.requester_account import RequesterAccount
-from euterpe.bridges.store_calls import StoreCalls
+from euterpe.bridges.requester_account import RequesterAccount, StoreCalls
 from euterpe.domain.canonical import may_have_secrets
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import FieldError, InvalidSpec, InvalidTransition
 from euterpe.domain.job_limits import JobLimits
 from euterpe.domain.profiles import Profiles
@@ -66,6 +66,13 @@ class NoRoom(Exception):  # the caller waits, and repeats the call
 def mark_of(job_id: str, claim_version: int) -> str:
     """Return the name of an attempt in the records of a foreign queue."""
     return f"Euterpe job {job_id}, attempt {claim_version}"
+
+
+def failure_of(row: JobRow) -> ForeignFailure:
+    """Return the failure of a row that rests in `failed` or `dead_letter`."""
+    error = row.last_error or {"code": ErrorCode.INTERNAL_ERROR.value, "message": "", "retryable": False}
+    retry = row.status == JobStatus.FAILED and bool(error["retryable"])
+    return ForeignFailure(error["code"], error["message"], retry, mark_of(row.job_id, row.claim_version))
 
 
 class Attacher:
@@ -131,6 +138,8 @@ class Attacher:
         attached = Attached(row.job_id, row.requester_id)
         if row.status != JobStatus.FAILED or not _is_reported(job, row):
             return attached
+        if job.ignores_final_failures and not failure_of(row).retry:
+            return attached  # reported once more: a canceled job must not run again
         try:
             await self._calls.run(partial(self._store.control.retry, row.job_id))
         except (Conflict, NotFound) as error:

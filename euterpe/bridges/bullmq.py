@@ -44,6 +44,7 @@ _BEATS_PER_LOCK = 4  # the contract says twice per lock duration
 _CONNECTIONS = 16
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
 _OLDEST_REDIS = (6, 2)
+_UNANSWERED = (RedisError, psycopg.Error, OSError, TimeoutError)
 
 
 class EuterpeFailure(Exception):  # the text becomes `failedReason`; the traceback is added to `stacktrace`
@@ -136,8 +137,8 @@ class BullMqAdapter:
                 connection = await psycopg.AsyncConnection.connect(
                     config.url, connect_timeout=round(_CONNECT_S)
                 )
-                await connection.close()
-                return f"{package}, Postgres {connection.info.server_version // 10000}"
+                async with connection:
+                    return f"{package}, Postgres {connection.info.server_version // 10000}"
             self._worker = self._new_worker()
             await self._check_version()
             info = await self._worker.client.info()
@@ -180,7 +181,14 @@ class BullMqAdapter:
         while len(jobs) < limit:
             self._tokens += 1
             token = f"{self._worker.id}:{self._tokens}"
-            answer = await self._backend.moveToActive(token, self._worker.opts)
+            try:
+                answer = await self._backend.moveToActive(token, self._worker.opts)
+            except _UNANSWERED as error:
+                if not jobs:
+                    raise
+                # The next call raises it again. What was taken must not wait for the end of its lock.
+                _log.info("bullmq_take_interrupted", taken=len(jobs), error=type(error).__name__)
+                break
             raw, job_id, limit_ms, due_ms = answer or (None, None, 0, 0)
             if not raw:
                 now_ms = int(time.time() * 1000)
@@ -318,5 +326,5 @@ def _translated() -> Iterator[None]:
     """Turn errors of the connection into `ForeignUnavailable`. Leave out the address and the payload."""
     try:
         yield
-    except (RedisError, psycopg.Error, OSError, TimeoutError) as error:
+    except _UNANSWERED as error:
         raise ForeignUnavailable(f"{type(error).__name__}: BullMQ's server does not answer") from None

@@ -1,14 +1,16 @@
 """Connections to a foreign Redis. Their number is bounded, calls have time limits, and errors omit values."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError
+from redis.retry import Retry as BlockingRetry
 
 from euterpe.bridges.adapter import BridgeError, ForeignUnavailable
 
@@ -23,24 +25,43 @@ def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
     Raise `BridgeError` if the URL is not a Redis URL. A call without an answer within `answer_s` fails. The
     client repeats no call, because only the caller knows whether a repeat is safe.
     """
-    if urlsplit(url).scheme not in _SCHEMES:
-        raise BridgeError("the address of Redis must begin with redis://, rediss:// or unix://")
     try:
         pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=connections,
-            timeout=answer_s,  # the longest wait for a free connection
-            socket_timeout=answer_s,
-            socket_connect_timeout=answer_s,
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=True,
-            encoding_errors="replace",  # a producer's text that is not UTF-8 must not stop the bridge
-            protocol=2,
+            url, retry=Retry(NoBackoff(), 0), **_options(url, connections, answer_s)
         )
     except ValueError as error:
-        raise BridgeError(f"the address of Redis at {place_of(url)} is malformed") from error
+        raise _malformed(url) from error
     return Redis.from_pool(pool)
+
+
+def connect_blocking(url: str, *, connections: int, answer_s: float = ANSWER_S) -> redis.Redis:
+    """Return the same client as `connect`, for calls in threads."""
+    try:
+        pool = redis.BlockingConnectionPool.from_url(
+            url, retry=BlockingRetry(NoBackoff(), 0), **_options(url, connections, answer_s)
+        )
+    except ValueError as error:
+        raise _malformed(url) from error
+    return redis.Redis.from_pool(pool)
+
+
+def _options(url: str, connections: int, answer_s: float) -> dict[str, Any]:
+    if urlsplit(url).scheme not in _SCHEMES:
+        raise BridgeError("the address of Redis must begin with redis://, rediss:// or unix://")
+    return {
+        "max_connections": connections,
+        "timeout": answer_s,  # the longest wait for a free connection
+        "socket_timeout": answer_s,
+        "socket_connect_timeout": answer_s,
+        "socket_keepalive": True,
+        "decode_responses": True,
+        "encoding_errors": "replace",  # a producer's text that is not UTF-8 must not stop the bridge
+        "protocol": 2,
+    }
+
+
+def _malformed(url: str) -> BridgeError:
+    return BridgeError(f"the address of Redis at {place_of(url)} is malformed")
 
 
 def place_of(url: str) -> str:
@@ -71,9 +92,22 @@ def word(error: Exception) -> str:
 async def require_single_server(client: Redis, place: str) -> None:
     """Raise `BridgeError` if Redis is too old, or is a cluster."""
     with redis_errors(place):
-        info: dict[str, Any] = await client.info("server")
+        check_server(await client.info("server"), place)
+
+
+def check_server(info: Mapping[str, Any], place: str) -> None:
+    """Raise `BridgeError` if Redis is too old, or is a cluster, by its section `server` of INFO."""
     version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
     if version < (6, 2):
         raise BridgeError(f"Redis at {place} has version {info['redis_version']}, and must have 6.2 or newer")
     if info.get("redis_mode") == "cluster":
         raise BridgeError(f"Redis at {place} is a cluster, where the keys of one job are on several servers")
+
+
+def check_eviction(info: Mapping[str, Any], place: str) -> None:
+    """Raise `BridgeError` if a full Redis removes keys, which may be those of jobs."""
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise BridgeError(
+            f"Redis at {place} evicts jobs when it is full: set maxmemory-policy noeviction, not {policy}"
+        )

@@ -1,16 +1,37 @@
-"""The requester on whose behalf a bridge makes jobs: its limits, its quota, and whether it is disabled."""
+"""The requester on whose behalf a bridge makes jobs: its limits, its quota, and whether it is disabled.
+
+The calls of the store block, so that all parts of a bridge make them through `StoreCalls`.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from euterpe.bridges.adapter import BridgeError
-from euterpe.bridges.store_calls import StoreCalls
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.store.store import Store
 
+Result = TypeVar("Result")
+_THREADS = 8
 _REST = 20  # the time between the starts of two counts, as a multiple of the first count's duration
+
+
+class StoreCalls:
+    """Threads for the calls of the store by one event loop."""
+
+    def __init__(self, threads: int = _THREADS) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bridge-store")
+
+    async def run(self, call: Callable[[], Result]) -> Result:
+        """Return the result of `call`, which a thread of the pool runs."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def stop(self) -> None:
+        """Wait for the running calls, and end the threads."""
+        self._pool.shutdown()
 
 
 @dataclass(frozen=True, kw_only=True)

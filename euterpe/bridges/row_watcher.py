@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from euterpe.bridges.store_calls import StoreCalls
+from euterpe.bridges.requester_account import StoreCalls
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.rows import JobRow
 from euterpe.store.engine.wakeup import Listener

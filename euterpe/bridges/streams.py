@@ -12,8 +12,22 @@ import redis
 import structlog
 from redis.exceptions import ResponseError
 
-from euterpe.bridges.adapter import ForeignFailure, ForeignJob, ForeignLease, Json, Told
-from euterpe.bridges.redis_connection import connect, place_of, redis_errors, require_single_server
+from euterpe.bridges.adapter import (
+    BridgeError,
+    ForeignFailure,
+    ForeignJob,
+    ForeignLease,
+    ForeignUnavailable,
+    Json,
+    Told,
+)
+from euterpe.bridges.redis_connection import (
+    check_eviction,
+    connect,
+    place_of,
+    redis_errors,
+    require_single_server,
+)
 from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, payload_of
 from euterpe.bridges.stream_scripts import StreamEnd, StreamScripts
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
@@ -56,6 +70,7 @@ class StreamsAdapter:
         self._reader = connect(url, connections=1, answer_s=_LONGEST_BLOCK_S + 5)
         self._scripts = StreamScripts(self._client, self._queue, self.consumer)
         self._held: dict[str, str] = {}  # the job id of each held message
+        self._read_messages: list[Message] = []  # not begun yet, because Redis did not answer
         self._cursor, self._next_sweep = "0-0", 0.0
 
     async def start(self) -> None:
@@ -66,15 +81,17 @@ class StreamsAdapter:
     async def examine(self) -> str:
         await require_single_server(self._client, self._place)
         with redis_errors(self._place):
-            info = await self._client.info("server")
+            info = await self._client.info()
+            check_eviction(info, self._place)
         return f"redis-py {redis.__version__}, Redis {info.get('redis_version')}"
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
         with redis_errors(self._place):
-            messages = await self._reclaim(limit)
-            if not messages:
-                messages = await self._read(limit, wait_s)
-            return await self._begin(messages)
+            if not self._read_messages:
+                self._read_messages = await self._reclaim(limit) or await self._read(limit, wait_s)
+            jobs = await self._begin(self._read_messages)
+        self._read_messages = []
+        return jobs
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         if not jobs:
@@ -112,6 +129,9 @@ class StreamsAdapter:
         try:
             with redis_errors(self._place):
                 await self._scripts.retire(self.consumer, _DEAD_CONSUMER_LEASES * self._lease_s)
+        except (ForeignUnavailable, BridgeError) as error:
+            # Other consumers retire this one later. A stop during an outage must not fail.
+            _log.info("stream_consumer_not_retired", stream=self._queue.stream, error=str(error))
         finally:
             await self._client.aclose()
             await self._reader.aclose()

@@ -16,9 +16,8 @@ from euterpe.bridges.attach import Attacher, JobRules
 from euterpe.bridges.bridge import Bridge, BridgeTimings
 from euterpe.bridges.config import BridgeConfig, BridgeKind, InvalidBridges, read_bridges
 from euterpe.bridges.counts import BridgeCounts
-from euterpe.bridges.requester_account import QueueLimits, RequesterAccount
+from euterpe.bridges.requester_account import QueueLimits, RequesterAccount, StoreCalls
 from euterpe.bridges.row_watcher import RowWatcher
-from euterpe.bridges.store_calls import StoreCalls
 from euterpe.bridges.stream_jobs import StreamQueue
 from euterpe.domain.job_limits import JobLimits
 from euterpe.settings import Settings, SettingsError
@@ -79,7 +78,20 @@ def open_adapter(bridge: BridgeConfig) -> ForeignAdapter:
 
         queue = StreamQueue(bridge.queue, bridge.group or StreamQueue.group)
         return StreamsAdapter(bridge.url, queue, lease_s=bridge.lease_ms / 1000)
-    raise BridgeError(f"bridge {bridge.name}: the kind {bridge.kind} is not built into this release")
+    return _omniq_adapter(bridge)
+
+
+def _omniq_adapter(bridge: BridgeConfig) -> ForeignAdapter:
+    try:
+        from euterpe.bridges.omniq import OmniqAdapter  # noqa: PLC0415  its package is under the GPL
+    except ModuleNotFoundError as missing:
+        if missing.name != "omniq":
+            raise
+        raise BridgeError(
+            f"bridge {bridge.name}: needs OmniQ's client, which is under the GPL and in no extra of Euterpe: "
+            "`pip install omniq` where the bridge runs"
+        ) from None
+    return OmniqAdapter(bridge)
 
 
 class RunningBridges:

@@ -1,4 +1,4 @@
-"""Run `euterpe bridge run` as a process, in the Python environment that has the package `bullmq`."""
+"""Run `euterpe bridge run` as a process, in the Python environment of its foreign queue."""
 
 import os
 import subprocess
@@ -15,13 +15,12 @@ from euterpe.store.store import Store
 from euterpe.wiring.database import open_store
 from tests.service.installation import Program
 
-PYTHON = Path(sys.prefix) / "bridges" / "bin" / "python"
 REPOSITORY = Path(__file__).parents[2]
 MAPPING = """
 [bridge.videos]
 kind = "{kind}"
 url_env = "VIDEOS_URL"
-queue = "{queue}"
+{queue_field} = "{queue}"
 requester = "newsroom"
 slots = {slots}
 lease_ms = {lease_ms}
@@ -35,6 +34,12 @@ priority = {{0 = 50, 1 = 90, default = 40}}
 """
 
 
+def python_of(kind: str) -> str:
+    """Return the Python of the environment that ci/setup has made for a kind of bridge."""
+    environment = {"omniq": "omniq", "streams": "."}.get(kind, "bridges")
+    return str(Path(sys.prefix) / environment / "bin" / "python")
+
+
 class BridgedInstallation:
     """An installation in a folder, with a bridge to the queue `video-jobs`."""
 
@@ -43,6 +48,8 @@ class BridgedInstallation:
         self.media = folder / "media"
         self.media.mkdir()
         values = {"kind": "bullmq", "queue": "video-jobs", "slots": 8, "lease_ms": 2_000, **fields}
+        values["queue_field"] = "stream" if values["kind"] == "streams" else "queue"
+        self.python = python_of(values["kind"])
         (folder / "bridges.toml").write_text(MAPPING.format(media=self.media, **values))
         self.environ = {
             "PATH": os.environ["PATH"],
@@ -62,7 +69,7 @@ class BridgedInstallation:
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, and return its output."""
         ended = subprocess.run(
-            [PYTHON, "-m", "euterpe", *arguments],
+            [self.python, "-m", "euterpe", *arguments],
             env=self.environ,
             cwd=self.folder,
             capture_output=True,
@@ -75,9 +82,9 @@ class BridgedInstallation:
 
     def start(self, *arguments: str, **environ: str) -> Program:
         command = arguments or ("bridge", "run")
-        program = Program(command, {**self.environ, **environ}, self.folder, python=str(PYTHON))
+        program = Program(command, {**self.environ, **environ}, self.folder, python=self.python)
         self._programs.append(program)
-        if command == ("bridge", "run"):
+        if command[:2] == ("bridge", "run"):
             program.await_log('"bridge_started"')
         return program
 

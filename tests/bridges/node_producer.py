@@ -86,16 +86,17 @@ class NodeProducer:
         with self._changed:
             return [one for one in self.events if one["event"] == event and one.get("jobId") == job_id]
 
+    def count(self, event: str) -> int:
+        """Return how many events of this kind were seen, of any jobs."""
+        with self._changed:
+            return sum(one["event"] == event for one in self.events)
+
     def wait_for(self, event: str, job_id: str, count: int = 1) -> list[Event]:
         """Wait until the job has `count` events of this kind, and return them."""
         self._until(
             lambda: sum(one["event"] == event and one.get("jobId") == job_id for one in self.events) >= count
         )
         return self.of(event, job_id)
-
-    def wait_for_all(self, event: str, count: int) -> None:
-        """Wait until all jobs together have `count` events of this kind."""
-        self._until(lambda: sum(one["event"] == event for one in self.events) >= count)
 
     def close(self) -> None:
         self._process.kill()

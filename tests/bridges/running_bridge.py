@@ -13,9 +13,8 @@ from euterpe.bridges.bridge import Bridge, BridgeTimings
 from euterpe.bridges.counts import BridgeCounts
 from euterpe.bridges.mapping import JobMapping
 from euterpe.bridges.outage import ForeignCalls
-from euterpe.bridges.requester_account import QueueLimits, RequesterAccount
+from euterpe.bridges.requester_account import QueueLimits, RequesterAccount, StoreCalls
 from euterpe.bridges.row_watcher import RowWatcher
-from euterpe.bridges.store_calls import StoreCalls
 from euterpe.bridges.templates import Template
 from euterpe.domain.profiles import built_in_profiles
 from euterpe.domain.rows import JobRow

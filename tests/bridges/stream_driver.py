@@ -26,14 +26,8 @@ class Producer:
         self.server = server
 
     async def create(self, *, task: str = "tool", ttl_s: int = 3600, payload: str | None = None) -> str:
-        job_id = str(uuid4())
         text = json.dumps(PAYLOAD) if payload is None else payload
-        client = connect(self.server.url, connections=1)
-        try:
-            await StreamScripts(client, QUEUE).create(NewStreamJob(job_id, task, text, ttl_s), 1000)
-        finally:
-            await client.aclose()
-        return job_id
+        return await _create(self.server.url, NewStreamJob(str(uuid4()), task, text, ttl_s))
 
     def fields(self, job_id: str) -> dict[str, str]:
         with self.server.client() as client:
@@ -49,6 +43,20 @@ class Producer:
     def pending(self) -> int:
         with self.server.client() as client:
             return int(client.xpending(QUEUE.stream, QUEUE.group)["pending"])
+
+
+def create_job(url: str, job_id: str, *, task: str, payload: str, ttl_s: int = 3600) -> str:
+    """Create a job, as the gateway does."""
+    return asyncio.run(_create(url, NewStreamJob(job_id, task, payload, ttl_s)))
+
+
+async def _create(url: str, job: NewStreamJob) -> str:
+    client = connect(url, connections=1)
+    try:
+        await StreamScripts(client, QUEUE).create(job, 1000)
+    finally:
+        await client.aclose()
+    return job.job_id
 
 
 @asynccontextmanager

@@ -166,26 +166,6 @@ def test_a_ttl_that_is_shorter_than_the_run_is_renewed_by_each_beat(producer: Pr
     asyncio.run(run())
 
 
-def test_the_job_of_a_silent_consumer_is_taken_over_and_reported_once(producer: Producer) -> None:
-    async def run() -> None:
-        async with (
-            adapter(producer.server, lease_s=0.3, sweep_every_s=0) as first,
-            adapter(producer.server, lease_s=0.3, sweep_every_s=0) as second,
-        ):
-            job_id = await producer.create()
-            stale = await take_one(first)
-            job = await take_one(second)  # `first` sends no heartbeats
-            assert job == stale
-            assert await first.beat([stale]) == [ForeignLease.LOST]
-            assert await first.succeed(stale, {"of": "first"}) is Told.LOST
-            await first.progress(stale, 50)
-            assert producer.types(job_id) == ["queued", "running"]
-            assert await second.succeed(job, {"of": "second"}) is Told.DONE
-            assert json.loads(producer.fields(job_id)["result"]) == {"of": "second"}
-
-    asyncio.run(run())
-
-
 def test_beats_keep_a_message_from_other_consumers(producer: Producer) -> None:
     async def run() -> None:
         async with (
@@ -200,32 +180,6 @@ def test_beats_keep_a_message_from_other_consumers(producer: Producer) -> None:
                     (row,) = client.xpending_range(QUEUE.stream, QUEUE.group, "-", "+", 10)
                     assert (row["consumer"], row["times_delivered"]) == (holder.consumer, 1)
             del other
-
-    asyncio.run(run())
-
-
-def test_a_process_does_not_take_its_own_job_twice(producer: Producer) -> None:
-    async def run() -> None:
-        async with adapter(producer.server, lease_s=0.02, sweep_every_s=0) as taker:
-            await producer.create()
-            job = await take_one(taker)
-            await asyncio.sleep(0.05)
-            assert await taker.take(1, 0) == []
-            assert await taker.beat([job]) == [ForeignLease.HELD]
-
-    asyncio.run(run())
-
-
-def test_a_released_job_is_taken_at_once(producer: Producer) -> None:
-    async def run() -> None:
-        async with (
-            adapter(producer.server, sweep_every_s=0) as first,
-            adapter(producer.server, sweep_every_s=0) as second,
-        ):
-            job_id = await producer.create()
-            await first.release(await take_one(first))
-            assert (await take_one(second)).job_id == job_id
-            assert producer.types(job_id) == ["queued", "running"]
 
     asyncio.run(run())
 

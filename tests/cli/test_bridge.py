@@ -88,3 +88,11 @@ def test_a_check_names_what_is_wrong(cli: Cli) -> None:
     assert found["bridge videos: mapping"]["ok"]
     assert "there is no requester 'newsroom'" in found["bridge videos: requester"]["detail"]
     assert "hunter2" not in ran.out
+
+
+def test_without_omniqs_client_the_way_to_install_it_is_shown(cli: Cli, declared: Path) -> None:
+    """The client is under the GPL, so the environment of the tests has none, either."""
+    declared.write_text(BRIDGES.replace('"bullmq"', '"omniq"'))
+    cli.ok("migrate")
+    assert "`pip install omniq` where the bridge runs" in cli.fails("bridge", "run")
+    assert "under the GPL" in cli("bridge", "check").out

@@ -1,0 +1,278 @@
+"""The adapter of OmniQ, through its client, the PyPI package `omniq`.
+
+The package is under the GPL, so the user installs it, and no other module may import it. Its calls block, so
+threads of the adapter make them. OmniQ has no word for progress, for a result, and for a failure without a
+retry: a job is delivered until its attempts are used up.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import structlog
+from omniq import OmniqClient
+
+from euterpe.bridges.adapter import (
+    BridgeError,
+    ForeignFailure,
+    ForeignJob,
+    ForeignLease,
+    ForeignUnavailable,
+    Json,
+    Told,
+)
+from euterpe.bridges.config import BridgeConfig
+from euterpe.bridges.omniq_jobs import BEAT_S, OmniqJob, OmniqLease, error_text, now_ms, payload_of
+from euterpe.bridges.redis_connection import (
+    check_eviction,
+    check_server,
+    connect_blocking,
+    place_of,
+    redis_errors,
+)
+from euterpe.domain.source_refs import ForeignQueue, source_ref_of
+
+_log = structlog.get_logger(__name__)
+Answer = TypeVar("Answer")
+
+_THREADS = 8
+_POLL_S = 0.01  # OmniQ has no blocking reserve; its own consumer asks every 0.05 s
+_PAUSED_S = 0.25  # as OmniQ's own consumer
+_UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
+_REAP_REST_S = 3.0
+_MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
+_RELEASED_TTL_S = 86_400
+_REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
+
+
+class OmniqAdapter:
+    """A consumer of one queue of OmniQ.
+
+    After an outage, `reap_rest_s` must pass before expired leases are reaped, because a reap costs an
+    attempt, and the other bridges must extend their leases first.
+    """
+
+    beat_interval_s = BEAT_S
+
+    def __init__(
+        self,
+        config: BridgeConfig,
+        *,
+        poll_s: float = _POLL_S,
+        upkeep_s: float = _UPKEEP_S,
+        reap_rest_s: float = _REAP_REST_S,
+    ) -> None:
+        self._queue, self._place = config.queue, place_of(config.url)
+        self._poll_s, self._upkeep_s, self._reap_rest_s = poll_s, upkeep_s, reap_rest_s
+        try:
+            self._base = OmniqClient.queue_base(config.queue)
+        except ValueError as error:
+            raise BridgeError(f"bridge {config.name}: {error}") from None
+        self._released_key = f"{self._base}:euterpe:released"  # leases that bridges have left, by job
+        self._redis: Any = connect_blocking(config.url, connections=_THREADS)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="omniq")
+        self._client: Any = None
+        self._held: set[OmniqLease] = set()
+        self._unread: list[OmniqLease] = []  # leases of jobs that `take` has not returned yet
+        self._next_upkeep = 0.0
+        self._reap_after = 0.0
+
+    # -- connection
+
+    async def start(self) -> None:
+        await self._run(self._open)
+
+    def _open(self) -> None:
+        check_server(self._redis.info("server"), self._place)
+        self._client = OmniqClient(redis=self._redis)
+
+    async def examine(self) -> str:
+        info = await self._run(self._redis.info)
+        check_server(info, self._place)
+        check_eviction(info, self._place)
+        return f"omniq {version('omniq')}, Redis {info['redis_version']}"
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+        self._redis.close()
+
+    async def _run(self, call: Callable[[], Answer]) -> Answer:
+        """Return the answer of a blocking call, which a thread makes."""
+
+        def guarded() -> Answer:
+            with redis_errors(self._place):
+                return call()
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
+        except ForeignUnavailable:
+            self._reap_after = time.monotonic() + self._reap_rest_s
+            raise
+
+    # -- take
+
+    async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait_s
+        while True:
+            jobs, is_paused = await self._run(partial(self._take_waiting, limit))
+            if jobs or clock() >= until:
+                return jobs
+            pause_s = _PAUSED_S if is_paused else self._poll_s
+            await asyncio.sleep(min(pause_s, until - clock()))
+
+    def _take_waiting(self, limit: int) -> tuple[list[ForeignJob], bool]:
+        """Return waiting jobs, and whether the queue is paused."""
+        self._keep_up(limit)
+        jobs: list[ForeignJob] = []
+        is_paused = False
+        try:
+            while len(jobs) < limit:
+                if not self._unread:
+                    answer = self._client.reserve(queue=self._queue)
+                    is_paused = getattr(answer, "status", None) == "PAUSED"
+                    if answer is None or is_paused:
+                        break
+                    self._unread.append(OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms))
+                job = self._read(self._unread[0])
+                self._unread.pop(0)
+                if job is not None:
+                    jobs.append(job)
+        except Exception as error:
+            if not jobs:
+                raise
+            # The next call raises it again. What was taken must not wait for the end of its lease.
+            _log.info("omniq_take_interrupted", queue=self._queue, taken=len(jobs), error=repr(error))
+        return jobs, is_paused
+
+    def _read(self, lease: OmniqLease) -> ForeignJob | None:
+        """Return the job of a lease, or None if it is gone or has been reserved again.
+
+        The payload is read together with `created_ms`. A producer that publishes the same id again replaces
+        both, and the payload of the reserve may be that of the earlier job.
+        """
+        found = self._job(lease.job_id)
+        if found is None or found.lease_token != lease.token:
+            _log.info("omniq_job_passed_over", foreign_id=lease.job_id)
+            return None
+        lease.timeout_ms = found.timeout_ms
+        if lease.needs_heartbeat(now_ms()) and self._extended(lease) is ForeignLease.LOST:
+            return None
+        self._held.add(lease)
+        data = payload_of(found.payload)
+        kind = data.get("type") if data is not None else None
+        return ForeignJob(
+            job_id=lease.job_id,
+            source_ref=source_ref_of(ForeignQueue.OMNIQ, self._queue, lease.job_id, str(found.created_ms)),
+            name=kind if isinstance(kind, str) else "",
+            data=data,
+            attempts=found.max_attempts,
+            past_failures=(found.last_error,) if found.last_error else (),
+            # A retry by hand begins with the first attempt.
+            ignores_final_failures=found.attempt > 1,
+            handle=lease,
+        )
+
+    def _job(self, job_id: str) -> OmniqJob | None:
+        fields = self._redis.hgetall(f"{self._base}:job:{job_id}")
+        return OmniqJob.of(fields) if fields else None
+
+    def _keep_up(self, limit: int) -> None:
+        """Promote delayed jobs, reap expired leases, and adopt released ones, when that is due."""
+        now = time.monotonic()
+        if now < self._next_upkeep:
+            return
+        self._client.promote_delayed(queue=self._queue)
+        if now >= self._reap_after:
+            for lease in list(self._held):
+                if lease.needs_heartbeat(now_ms()):
+                    self._extended(lease)  # after an outage, our own leases may have expired, too
+            self._client.reap_expired(queue=self._queue)
+        self._adopt(limit)
+        self._next_upkeep = now + self._upkeep_s
+
+    def _adopt(self, limit: int) -> None:
+        """Take over leases of bridges that were stopped. `_read` drops those that have been reaped."""
+        for job_id, token in self._redis.hgetall(self._released_key).items():
+            if len(self._unread) >= limit:
+                return
+            if self._redis.hdel(self._released_key, job_id):
+                self._unread.append(OmniqLease(job_id, token, 0))
+
+    # -- report
+
+    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
+        due = [job.handle for job in jobs if job.handle.needs_heartbeat(now_ms())]
+        calls = (self._run(partial(self._extended, lease)) for lease in due)
+        answers = dict(zip(due, await asyncio.gather(*calls, return_exceptions=True), strict=True))
+        for answer in answers.values():
+            if isinstance(answer, BaseException):
+                raise answer
+        return [answers.get(job.handle, ForeignLease.HELD) for job in jobs]
+
+    def _extended(self, lease: OmniqLease) -> ForeignLease:
+        for _ in range(_MOST_HEARTBEATS):
+            if not lease.needs_heartbeat(now_ms()):
+                break
+            try:
+                lease.lock_until_ms = self._client.heartbeat(
+                    queue=self._queue, job_id=lease.job_id, lease_token=lease.token
+                )
+            except RuntimeError as error:
+                _require_refusal(error)
+                self._held.discard(lease)
+                return ForeignLease.LOST
+        return ForeignLease.HELD
+
+    async def progress(self, job: ForeignJob, percent: float) -> None:
+        """Do nothing: OmniQ has no place for progress."""
+
+    async def succeed(self, job: ForeignJob, result: Json) -> Told:  # noqa: ARG002  OmniQ has no place for it
+        return await self._ended(job, self._client.ack_success, lambda found: found.state == "completed")
+
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
+        error = error_text(failure)
+        ack = partial(self._client.ack_fail, error=error)
+        return await self._ended(job, ack, lambda found: found.last_error == error)
+
+    async def _ended(
+        self, job: ForeignJob, ack: Callable[..., Any], is_ours: Callable[[OmniqJob], bool]
+    ) -> Told:
+        return await self._run(partial(self._end, job.handle, ack, is_ours))
+
+    def _end(self, lease: OmniqLease, ack: Callable[..., Any], is_ours: Callable[[OmniqJob], bool]) -> Told:
+        """Ack the job. If OmniQ refuses that, find out whether an earlier call has done it already."""
+        try:
+            ack(queue=self._queue, job_id=lease.job_id, lease_token=lease.token)
+        except RuntimeError as error:
+            _require_refusal(error)
+            found = self._job(lease.job_id)
+            state = None if found is None else found.state
+            _log.info("omniq_refused", foreign_id=lease.job_id, reason=str(error), state=state)
+            told = Told.GONE if found is None else Told.DONE if is_ours(found) else Told.LOST
+        else:
+            told = Told.DONE
+        self._held.discard(lease)
+        return told
+
+    async def release(self, job: ForeignJob) -> None:
+        """Leave the lease to another bridge. OmniQ has no call for that: a reap would cost an attempt."""
+        await self._run(partial(self._leave, job.handle))
+
+    def _leave(self, lease: OmniqLease) -> None:
+        self._held.discard(lease)
+        if self._extended(lease) is ForeignLease.HELD:
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.hset(self._released_key, lease.job_id, lease.token)
+            pipeline.expire(self._released_key, _RELEASED_TTL_S)
+            pipeline.execute()
+
+
+def _require_refusal(error: RuntimeError) -> None:
+    """Raise the error unless OmniQ has refused a token. The client has no types for its errors."""
+    if not any(refusal in str(error) for refusal in _REFUSALS):
+        raise error
