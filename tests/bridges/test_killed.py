@@ -14,7 +14,6 @@ from tests.bridges.foreign_sides import ForeignSide, opened_side, wait_for_state
 from tests.bridges.scripted_worker import claim, succeed
 from tests.redis_server import running_redis
 
-KILLS = 5
 WINDOWS = ("before attach", "after attach", "before finish", "after finish")
 _LONGEST_S = 0.05  # the longest time from the beginning of a critical moment to the kill
 
@@ -33,15 +32,16 @@ def scene(
         yield opened.enter_context(installed(database, redis.url, **fields)), side
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_killed_bridge_makes_one_row_one_attempt_and_one_report(
-    scene: tuple[BridgedInstallation, ForeignSide], window: str
+    scene: tuple[BridgedInstallation, ForeignSide], window: str, kills: int
 ) -> None:
     installation, side = scene
     draw = random.Random(window)
     with installation.store() as store:
         bridge = installation.start()
-        for number in range(1, KILLS + 1):
+        for number in range(1, kills + 1):
             skipped = len(bridge.log)
             job_id = side.add()
             claimed = None
