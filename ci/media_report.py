@@ -25,7 +25,7 @@ Machine: {machine}. Versions: {versions}, ffmpeg {ffmpeg}.
 
 
 def render(found: Mapping[str, tuple[str, Sequence[Figure]]], ffmpeg: str) -> str:
-    """Return the page. `found` has the description and the figures of each part, by its title."""
+    """Return the page. `found` maps the title of each part to its description and its figures."""
     parts = [text for title, (method, figures) in found.items() for text in section(title, method, figures)]
     head = _HEAD.format(machine=machine(), versions=versions(_PACKAGES), ffmpeg=ffmpeg)
     return "\n".join([head, *parts])

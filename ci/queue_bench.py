@@ -33,8 +33,8 @@ from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
-# The number of worker processes by engine. SQLite allows only one writer. On a machine with two cores,
-# Postgres is fastest with three worker processes.
+# The number of worker processes by engine. SQLite gets one process, because it allows only one writer. On a
+# machine with two cores, Postgres is fastest with three worker processes.
 CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
 # A job with a webhook URL has pending events. No dispatcher runs, so this URL is never called.

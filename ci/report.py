@@ -29,10 +29,10 @@ Machine: {machine}. Versions: {versions}.
 
 A *life* is enqueue → claimed → fetching → processing → uploading → succeeded. It consists of five fenced
 transitions, five pending outbox rows and an attempt row, without work between the transitions. Peers process
-no-op jobs with two unfenced writes per job (procrastinate: in two commits; PgQueuer: in batches). *Processed*
-does not include the time of the enqueue, for all systems. `VACUUM (ANALYZE)` runs before the measurement, for
-all systems. Euterpe runs with three workers, with one worker, and with one worker on SQLite, each with 250
-jobs per transaction.
+no-op jobs with two unfenced writes per job (procrastinate: in two commits; PgQueuer: in batches). For all
+systems, *processed* leaves out the time of the enqueue, and `VACUUM (ANALYZE)` runs before the measurement.
+Euterpe runs with three workers, with one worker, and with one worker on SQLite, each with 250 jobs per
+transaction.
 
 """
 

@@ -33,7 +33,8 @@ class _Budget:
 class LogBudget(logging.Filter):
     """A filter for a log handler. Thread-safe.
 
-    `write_summary` writes a summary record. It runs in a timer thread, or in the thread that calls `flush`.
+    `write_summary` writes a summary record. This function runs in a timer thread, or in the
+    thread that calls `flush`.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class LogBudget(logging.Filter):
         self._timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log the line. If it is not logged, count the line as suppressed."""
+        """Return whether to log the line. Count each line that is not logged as suppressed."""
         key = _key_of(record)
         is_trouble = key[2] >= _CLIENT_ERROR or record.levelno >= logging.WARNING
         per_s = self._trouble_per_s if is_trouble else self._lines_per_s

@@ -46,7 +46,7 @@ _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
-_LARGEST_ON_LIBSQL = 512 * 1024  # a libSQL response can contain up to fifteen specs
+_LARGEST_ON_LIBSQL = 512 * 1024  # libSQL limits the size of a response, which can contain 15 specs
 _MOST_RETRY_DELAYS = 100
 _SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # the store accepts at most a week
 _LONGEST_WORKER_ID = 255  # the store refuses longer ids
@@ -176,7 +176,7 @@ class Settings(BaseSettings):
     vault_key: Annotated[str, AfterValidator(_vault_path)] = "euterpe"
     vault_mount: Annotated[str, AfterValidator(_vault_path)] = "transit"
     vault_namespace: Annotated[str | None, AfterValidator(_vault_namespace)] = None
-    vault_ca_file: Path | None = None  # default: the authorities of the system
+    vault_ca_file: Path | None = None  # default: the certificate authorities of the system
     # The provider that wraps new data keys. Every configured provider unwraps data keys.
     key_provider: Literal["local", "vault"] = "local"
 
@@ -206,10 +206,10 @@ class Settings(BaseSettings):
 
     server: str | None = None  # a remote worker gets its jobs from this server, and needs no database
     api_key: SecretStr | None = None  # the API key of a remote worker
-    server_ca: Path | None = None  # default: the public authorities
+    server_ca: Path | None = None  # default: the public certificate authorities
     client_cert: Path | None = None
     client_key: Annotated[Path | None, Field(validate_default=True)] = None
-    server_insecure: bool = False  # allows http:// to other hosts
+    server_insecure: bool = False  # allows http:// to a server on another machine
 
     profiles: Path | None = None  # a folder with further profiles, each a TOML file
 

@@ -26,7 +26,7 @@ class _ThreadConnections(threading.local):
 _connections = _ThreadConnections()
 
 
-@sa.event.listens_for(sa.Engine, "begin")  # for all engines of the process
+@sa.event.listens_for(sa.Engine, "begin")  # for the transactions of all engines of this process
 def _note_connection(connection: sa.Connection) -> None:
     _connections.all.add(connection)
 

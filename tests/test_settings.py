@@ -296,7 +296,7 @@ else:
 
 
 def test_a_worker_without_either_is_new_with_every_process_start() -> None:
-    """Contract §2: the worker id is a boot UUID. A fork gets its own worker id."""
+    """Contract §2: without POD_NAME and HOSTNAME, each process and each fork has a new UUID as worker id."""
     runs = [
         subprocess.run(
             [sys.executable, "-c", _BOOT], capture_output=True, text=True, check=True

@@ -45,7 +45,7 @@ class VaultServer:
         self.min_decryption_version = 1
         self.ignores_associated_data = False  # True simulates a Vault before 1.13
         self.is_sealed = False
-        self.answers: list[Answer] = []  # sent instead of the server's next answers
+        self.answers: list[Answer] = []  # these answers replace the server's next answers
         self.calls: list[str] = []
         self._changed = threading.Condition()
         self._is_held, self._waiting = False, 0

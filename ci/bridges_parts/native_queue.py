@@ -140,7 +140,10 @@ def _read_line(program: subprocess.Popen[str]) -> str:
 
 
 def _environment(kind: str) -> dict[str, str]:
-    """Return the environment variables of a client. OmniQ's client must not find our packages."""
+    """Return the environment variables of a client.
+
+    OmniQ's client gets no `PYTHONPATH`, so that it cannot import our packages.
+    """
     named = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return named if kind == "omniq" else {**named, "PYTHONPATH": os.pathsep.join(["", *sys.path]).strip(":")}
 

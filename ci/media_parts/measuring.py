@@ -117,7 +117,7 @@ class Product:
     def run(self, *commands: Sequence[str | Path]) -> Used:
         """Run commands one after the other in an empty folder, and remove their files."""
         with self._scratch() as folder:
-            for name in ("stream", "film"):  # folders of adaptive outputs
+            for name in ("stream", "film"):  # adaptive outputs are written into these folders
                 (folder / name).mkdir()
             return sum((run(command, folder) for command in commands), Used())
 

@@ -28,7 +28,7 @@ def measure_clips(databases: Databases, sizes: Sizes) -> list[Figure]:
         bench = ended.enter_context(transcode_bench(installation, place))
         with installation.open() as store:
             key = store.requesters.create("bench-worker", [Scope.WORKER]).api_key
-        # The API also runs during the turns of the local worker, so that both workers have equal conditions.
+        # The API also runs while the local worker is measured, so that both workers have equal conditions.
         api = ended.enter_context(installation.running("api", "--port", "0"))
         remote = {"EUTERPE_SERVER": api.address(), "EUTERPE_API_KEY": key}
         seconds = {"local": 0.0, "remote": 0.0}

@@ -200,7 +200,7 @@ class Enqueuer:
     def __init__(self, store: Store, spec: JobSpec, requester_id: str) -> None:
         self._store, self._spec, self._requester_id = store, spec, requester_id
         self._draw = random.Random(_SEED)  # noqa: S311  an arrival is no secret
-        self.enqueued_at: dict[str, float] = {}  # time.perf_counter() of the call, by job
+        self.enqueued_at: dict[str, float] = {}  # by job: time.perf_counter() at the call of `submit`
 
     async def run(self, per_second: float, seconds: float) -> None:
         """Enqueue jobs at the mean rate `per_second`, for `seconds`.

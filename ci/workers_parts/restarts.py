@@ -32,7 +32,7 @@ class _Return:
 
     started_at: float
     returned_at: float
-    took_s: float  # from the signal to the start of the new process
+    took_s: float  # from the signal that stops the old process to the start of the new process
 
 
 def measure_restarts(databases: Databases, sizes: Sizes) -> list[Figure]:

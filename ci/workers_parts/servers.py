@@ -82,7 +82,7 @@ class Postgres:
     def transactions(self) -> tuple[int, int]:
         """Return the number of commits in this database, and of writing transactions in the whole server.
 
-        A busy session may report its commits up to a second late.
+        Commits of the last second can be missing, because a busy session reports its commits late.
         """
         with psycopg.connect(self.admin_url, autocommit=True) as admin:
             found = admin.execute(_TRANSACTIONS, [self.name]).fetchone()

@@ -56,7 +56,7 @@ class Usage:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Return the percentile by nearest rank: `percent` % of the values are at most as large as the result."""
+    """Return the percentile by nearest rank: `percent` % of the values are not larger than this value."""
     ordered = sorted(values)
     rank = -(-percent * len(ordered) // 100)
     return ordered[max(rank, 1) - 1]
@@ -65,9 +65,9 @@ def percentile(values: Sequence[float], percent: int) -> float:
 def claims_in(log: str) -> int:
     """Return the number of queries for claimable jobs in the log of a Postgres server.
 
-    The server must log all statements. A log entry can have several lines. Each line after the first begins
-    with a tab.
+    The server must log all statements. In a log entry of several lines, each line after the first begins with
+    a tab.
     """
     entries = log.replace("\n\t", " ").splitlines()
-    # A sweep also locks rows with SKIP LOCKED, but only a claim reads whether the queue is paused.
+    # Claims and sweeps both use SKIP LOCKED. Only claims also read `paused_at`, so search for both texts.
     return sum("SKIP LOCKED" in entry and "paused_at" in entry for entry in entries)

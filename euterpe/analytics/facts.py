@@ -1,8 +1,8 @@
 """Facts: the ingested history, cleaned.
 
 Facts have one row for each job, for each attempt, and for each event for which a webhook is to be sent.
-Attempts without a job and deliveries without an event are left out. Their job or event was deleted from the
-lake with all rows of its day, or was pruned from the database during an ingest.
+Attempts without a job and deliveries without an event are left out. The missing job or event was deleted from
+the lake with all rows of its day, or was pruned from the database during an ingest.
 """
 
 from typing import NamedTuple
@@ -139,7 +139,7 @@ def _with_use(attempts: DataFrame) -> DataFrame:
 
     A worker that reports the end of an attempt fills the column `ffmpeg` and, if ffmpeg ran, also `encode_ms`
     and `cpu_seconds`. So if `ffmpeg` has a value and `encode_ms` is null, the attempt used no processor time.
-    If the worker was killed, only the figures of its last heartbeat, if any, are known.
+    If the worker was killed, at most the figures of its last heartbeat are known.
     """
     at_last_beat = F.col("measured").eqNullSafe("last_beat")
     never_encoded = F.col("ffmpeg").isNotNull() & F.col("encode_ms").isNull() & ~at_last_beat

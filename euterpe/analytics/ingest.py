@@ -64,7 +64,7 @@ def _check_installation(lake: Lake, before: Commit, history: HistoryFeed) -> Non
     if not before.positions:
         whose = "a made history"
     elif before.positions.get("installation", ours) == ours:
-        return  # earlier versions did not record the installation
+        return  # the same installation, or an older lake, which does not record its installation
     raise LakeError(f"{lake.root} has {whose}: name another lake, or the database of this lake")
 
 
@@ -76,8 +76,8 @@ def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
 def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
     """Copy the lake's earlier rows of jobs that the database no longer has, and drop all other earlier rows.
 
-    Call this after the whole database was read again, because the lake's positions were invalid, for example
-    after a restore. The dropped rows belong to jobs that this ingest has read again. These rows must be
+    Call this if the lake's positions were invalid, for example after a restore, and the whole database was
+    therefore read again. The dropped rows belong to jobs that this ingest has read again. These rows must be
     dropped, because the restore may have undone the changes that they show."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():

@@ -58,9 +58,10 @@ def equal_ratios(before: Blocks, after: Blocks) -> float | None:
 
 @lru_cache(maxsize=32)
 def _permutations(after: int, before: int) -> npt.NDArray[np.bool_]:
-    """Return a matrix with a row for each permutation: True for each block that belongs to the new version.
+    """Return a boolean matrix: a row for each permutation, a column for each block.
 
-    Row 0 is the observed assignment of the blocks.
+    A value is True if the permutation assigns the block to the new version. Row 0 is the observed assignment
+    of the blocks.
     """
     drawn = np.random.default_rng(_SEED).random((_PERMUTATIONS, after + before), dtype=np.float32)
     largest = np.partition(drawn, after - 1, axis=1)[:, after - 1 : after]

@@ -108,7 +108,7 @@ def spark_session(
     master: str = "local[*]", *, name: str = "euterpe", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """Yield a session. `master` is a master URL of spark-submit, or sc://host:port for Spark Connect."""
-    # py4j logs a line for each connection that it closes. At the end of the program these lines are useless.
+    # Hide the lines that py4j logs for each connection that it closes at the end of the program.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     is_local = master.startswith("local")
     _require_reachable(master)

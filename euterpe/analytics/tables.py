@@ -148,8 +148,8 @@ JOB_FACTS = Table(
         waiting_ms long Milliseconds from due_at to first_claimed_at, at least 0.
         total_ms long Milliseconds from due_at to finished_at, at least 0.
         cpu_seconds double Usage of all attempts of the job: the sum of their used_seconds.
-        wasted_cpu_seconds double The part of cpu_seconds from attempts that did not succeed.
-        estimated_seconds double The part of cpu_seconds that is slot time, because processor time is unknown.
+        wasted_cpu_seconds double cpu_seconds of the attempts that did not succeed.
+        estimated_seconds double cpu_seconds of the attempts whose processor time is unknown.
         bytes_in long Bytes read by all attempts of the job.
         bytes_out long Bytes of the job's outputs; null before the job succeeded.
         source_bytes

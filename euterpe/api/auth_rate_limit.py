@@ -21,7 +21,7 @@ _BURST, _PER_S = 30, 1.0
 # Above the limit, a refusal is delayed by 1 s. At most 64 refusals per address are delayed at once, because
 # each delayed refusal occupies a connection.
 _HOLD_S, _MOST_HELD = 1.0, 64
-# For each address, at most 4 of the 8 threads look up keys that were never valid before. At most 256 such
+# For each address, at most 4 of the 8 threads look up keys that were never valid before, and at most 256 such
 # lookups run or wait.
 _LOOKUPS, _MOST_WAITING = 4, 256
 _MOST_ADDRESSES = 10_000

@@ -1,10 +1,10 @@
 """Backpressure: limits on unfinished jobs and on open waits, per requester and for all requesters together.
 
 A count of unfinished jobs takes as long as an enqueue, so the API does not count them for every request. If a
-count leaves free places, it is reused for at least one second, because without new requests the number of
+count shows free places, it is reused for at least one second, because without new requests the number of
 unfinished jobs only falls. API processes do not share their counts, so in that second each process can fill
-all places that were free in its own count. A count of a million jobs is slow. So the next count for the same
-limit starts only after 20 times the duration of the last count.
+all places that were free in its own count. A count of a million jobs is slow. So the time between the
+starts of two counts for the same limit is at least 20 times the duration of the first count.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ class Connection(H11Protocol):
     # `ApiServer` sets `most` and `head_s` in a subclass, because uvicorn's configuration takes a class.
     most = 1_000  # open connections
     # The time limit for a request head. For the first request, the time runs from the start of the
-    # connection. For each later request, it runs from the first byte of the head.
+    # connection. For each later request, the time runs from the first byte of the head.
     head_s = 10.0
 
     _deadline: asyncio.TimerHandle | None = None

@@ -25,11 +25,11 @@ _MOST_QUEUES = 200
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 Backlog = Callable[[], list[BacklogRow]]
-# The function maps the name of each layer to True if the layer is in force. It returns None if this process
-# runs no worker.
+# A function that returns, by the name of the layer, whether the layer is in force. The function returns None
+# if this process runs no worker.
 SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
-# The function returns the number of releases without a charge that this process has written, by error code.
+# A function that returns how many jobs this process has released without a charge, by error code.
 Releases = Callable[[], Mapping[str, int]]
 
 

@@ -41,7 +41,7 @@ class ProblemCode(StrEnum):
         400,
         "Malformed HTTP",
         "the request is not HTTP/1.1, or two parsers could disagree on where the request ends: "
-        "`Content-Length` beside `Transfer-Encoding` or twice, a bare LF or CR, a folded header line, a "
+        "`Content-Length` twice or with `Transfer-Encoding`, a bare LF or CR, a folded header line, a "
         "control character, a malformed chunk. The connection is closed",
         "Send HTTP/1.1 exactly as RFC 9112 defines it.",
     )

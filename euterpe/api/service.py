@@ -40,7 +40,7 @@ class ApiTimings:
     body_s: float = 30.0  # the longest time for the body of a request to arrive
     readiness_s: float = 5.0  # the longest time for the database to answer /readyz
     write_probe_every_s: float = 5.0
-    watch_every_s: float = 0.2  # the pause between two reads of the versions of watched jobs
+    watch_every_s: float = 0.2  # the pause between two polls of the watched jobs
     stream_beat_s: float = 15.0  # an event stream sends a comment after this time without events
     # A client that takes no data for this long is disconnected.
     stream_send_s: float = 30.0
@@ -49,7 +49,8 @@ class ApiTimings:
 
 
 DEFAULT_TIMINGS = ApiTimings()
-# Each dry run takes up to 48 MiB of disk and a sandboxed child. One requester uses one thread at a time.
+# Each dry run takes up to 48 MiB of disk and a sandboxed child. A requester can use only one of the threads
+# at a time.
 _DRY_RUN_THREADS, _MOST_DRY_RUNS = 2, 32
 
 

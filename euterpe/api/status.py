@@ -44,7 +44,7 @@ class JobReads:
         row: asyncio.Future[JobRow | None] = asyncio.get_running_loop().create_future()
         self._wait(requester_id, (job_id, row))
         found = await row
-        if found is None:  # a read of this job alone raises NotFound or Pruned
+        if found is None:  # a separate read of this job raises the right error: NotFound or Pruned
             one = partial(self._jobs.get, job_id, requester_id=requester_id)
             return await self._pool.run(one, requester_id)
         return found

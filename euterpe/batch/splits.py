@@ -146,7 +146,7 @@ def _ends_open(raw: bytes, is_open: bool, mark: bytes) -> bool:
     """Return whether a line ends within quotes, by the same rules as the `csv` reader.
 
     Quotes open only at the beginning of a cell. After an error, the reader starts again on the next line.
-    If this function used other rules than the reader, text in a cell could be read as a row."""
+    With different rules, a piece could begin inside a cell, and text of the cell could be read as a row."""
     at = 0
     while True:
         if not is_open:

@@ -14,7 +14,7 @@ from euterpe.client.documents import Document
 from euterpe.client.plans import Plan, Plans
 from euterpe.client.responses import job_of
 
-_BUSY_TIMEOUT_S = 3600.0  # the longest time without an accepted row
+_BUSY_TIMEOUT_S = 3600.0  # the run ends if the busy service accepts no row for this time
 _BUSY_S = 5.0
 _STOP_TIMEOUT_S = 5.0
 # These errors concern one request. Any other error concerns the service or the API key and ends the run.

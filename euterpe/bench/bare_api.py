@@ -73,7 +73,7 @@ def _serve(settings: Settings, name: str, pipe: Connection) -> None:
     server.start()
     try:
         pipe.send(server.url)
-        pipe.poll(None)  # wait until the parent closes its end
+        pipe.poll(None)  # wait until the parent process closes its end of the pipe
     finally:
         server.stop()
         database.close()

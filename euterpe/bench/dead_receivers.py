@@ -76,7 +76,7 @@ def _p99_ms(
 
 
 class _EventSource:
-    """A source of events at a fixed rate. It claims one job per event, because a claim inserts an event."""
+    """A source of events at a fixed rate. To create an event, claim a job: each claim inserts one event."""
 
     def __init__(self, store: Store, plan: LoadPlan) -> None:
         self._store, self._plan = store, plan

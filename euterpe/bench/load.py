@@ -68,7 +68,7 @@ async def _work(load: Load) -> Answered:
     began, answered, used = time.perf_counter(), shared.answered, time.process_time()
     await shared.wait(load.seconds)
     until = began + _ANSWER_TIMEOUT_S
-    # On a busy machine, the first answer may take longer than `load.seconds`.
+    # On a busy machine, the first answer can take longer than `load.seconds`, so wait for this answer.
     while shared.answered == answered and time.perf_counter() < until:
         await shared.wait(load.seconds)
     if shared.answered == answered:

@@ -122,6 +122,6 @@ def children(pid: int) -> list[int]:
 
 def cpu_seconds(pid: int, *, with_reaped: bool = True) -> float:
     """Return the CPU seconds of a process, with or without its children that have ended."""
-    # The process name is in parentheses. The name can contain any character, including parentheses.
+    # The fields follow the last `)`, which ends the process name. The name itself can contain parentheses.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if with_reaped else 13])) / os.sysconf("SC_CLK_TCK")

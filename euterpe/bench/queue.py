@@ -70,8 +70,8 @@ class LoadPlan:
 def measure_lives(plan: LoadPlan) -> dict[str, float]:
     """Return jobs per second of the bulk enqueue, of the processing, and of both together."""
     with plan.open() as store:
-        # Collect garbage less often, as `euterpe api` does. One full collection took 40 ms, a quarter of the
-        # time for 4,000 jobs.
+        # Collect garbage less often, as `euterpe api` does. One full collection took 40 ms, which was a
+        # quarter of the time that 4,000 jobs took.
         collect_garbage_less_often()
         began = time.perf_counter()
         enqueue_in_bulk(store, plan)
@@ -117,7 +117,7 @@ def _work_off(plan: LoadPlan) -> float:
 def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
     with plan.open() as store:
         store.inbox.sweep()
-        collect_garbage_less_often()  # as in `euterpe worker`
+        collect_garbage_less_often()  # `euterpe worker` does the same
         start.wait()
         began = time.monotonic()  # CLOCK_MONOTONIC is comparable between processes
         run_to_success(store, plan)

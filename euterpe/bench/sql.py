@@ -49,7 +49,10 @@ def erase_requester(database: Database, requester_id: str) -> None:
 
 
 def _belongs_only_to(requester_id: str) -> sa.ColumnElement[bool]:
-    """Return a condition that selects the running queues in which no other requester has a fair share."""
+    """Return an SQL condition that selects the queues used by this requester only.
+
+    A selected queue is not paused, and all its rows in `fair_shares` belong to this requester.
+    """
     share = fair_shares.c
     own = sa.select(share.queue).where(share.requester_id == requester_id)
     others = sa.select(share.queue).where(share.requester_id != requester_id)
@@ -65,11 +68,11 @@ def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()
     dialect: Any = engine.dialect
-    inserts: Any = BulkInsert  # a bulk COPY does not fire SQLAlchemy's cursor events
+    inserts: Any = BulkInsert  # a bulk COPY is timed here: it fires no cursor events
     commit, copy_in, started = dialect.do_commit, inserts.copy_in, {get_ident(): 0.0}
 
     def before(*_: Any) -> None:
-        if get_ident() in started:  # ignore other threads, such as the announcer's thread
+        if get_ident() in started:  # ignore other threads, such as the one that sends wake-ups
             started[get_ident()] = time.perf_counter()
 
     def after(_: Any, __: Any, statement: str, *___: Any) -> None:

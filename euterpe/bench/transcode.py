@@ -81,7 +81,7 @@ class Clips:
         subprocess.run([self._ffmpeg, "-y", "-nostdin", "-loglevel", "error", *arguments], check=True)  # noqa: S603
 
 
-_POLL_S = 0.25  # each poll takes 0.6 ms of CPU time, which the jobs also need
+_POLL_S = 0.25  # a poll takes 0.6 ms of CPU time, so more polls would slow down the jobs
 _LONGEST_S = 1800.0
 _MIB = 1024 * 1024
 _SHORT = "short.mp4"

@@ -66,7 +66,7 @@ class JobRequest:
             self._require_options()
 
     def named(self, refusal: Invalid) -> Invalid:
-        """Return the error with the option, or the path in the spec, of each field that was refused."""
+        """Return an error whose message names the option, or the path in the spec, of each refused field."""
         if not refusal.errors:
             return refusal
         problems = "; ".join(self._place_and_problem(error) for error in refusal.errors)

@@ -21,7 +21,7 @@ from euterpe.domain.units import (
 
 _BAR = 20
 
-# Fields of the status document that this module formats. All other fields are shown unchanged.
+# This module formats these fields of the status document, and shows all other fields unchanged.
 _FORMATTED = {
     *("job_id", "status", "progress", "eta_seconds", "speed", "attempt_count", "max_attempts", "queue"),
     *(
@@ -204,7 +204,7 @@ def _format_output(output: Document) -> str:
 
 
 def _without_unset(value: Any) -> Any:
-    """Return the fields of `video` or `audio` that are set. None means that the output has no such track."""
+    """Return `video` or `audio` without the fields that are null. Return null unchanged."""
     if not isinstance(value, dict):
         return value
     return {name: inner for name, inner in value.items() if inner is not None}

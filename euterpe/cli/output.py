@@ -30,7 +30,8 @@ def out(line: str) -> None:
 
 def note(line: str) -> None:
     """Print a line for people. It goes to stderr, so that programs that read stdout do not receive it."""
-    # A progress bar replaces sys.stderr, so that lines appear above it. `typer.echo` would bypass the bar.
+    # While a progress bar is shown, sys.stderr is a stream that prints lines above the bar. `typer.echo`
+    # would bypass this stream.
     sys.stderr.write(f"{printable(line)}\n")
 
 

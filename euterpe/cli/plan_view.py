@@ -38,7 +38,7 @@ def _heading(output: Document) -> str:
 def _is_searched(output: Document) -> bool:
     """Return whether a search will choose the bit rate of the picture.
 
-    In a plan, any other encode of a picture has a bit rate.
+    In a plan, a picture that is encoded without a search always has a bit rate.
     """
     return any(
         (track["kind"], track["action"], track["bitrate"]) == ("video", "encode", None)

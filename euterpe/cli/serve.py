@@ -170,7 +170,7 @@ def _open_stop_pipe() -> int:
     def on_signal(number: int, _: object) -> None:
         received.append(number)
         if len(received) > 1:
-            os._exit(128 + number)  # jobs and events are reclaimed when their leases expire
+            os._exit(128 + number)  # no job or event is lost: the sweep takes them when their leases expire
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)

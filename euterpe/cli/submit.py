@@ -211,7 +211,7 @@ def _watch(url: str, job_id: str, as_json: bool) -> None:
 
 
 def _left(job_id: str) -> typer.Exit:
-    """Return the exit of a watch that ended before its job. A failed job has another exit code."""
+    """Return the exit of a watch that ended before its job. The exit code is not the code of a failed job."""
     note(f"the job goes on; `euterpe watch {job_id}` follows it again")
     return typer.Exit(_UNFINISHED)
 

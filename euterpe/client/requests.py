@@ -44,7 +44,7 @@ def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiReq
 
 
 def dry_run(request: Mapping[str, object]) -> ApiRequest:
-    """Return the request for the plan of a job. The request stores nothing, so it may be repeated."""
+    """Return the request for the plan of a job. The request stores nothing, so it can be repeated."""
     call = _sent("POST", "/transcode", request, {}, idempotent=True)
     # The server reads and probes the source for 30 s at most.
     return replace(call, query=[("dry_run", "true")], timeout_s=_TIMEOUT_S + 30.0)

@@ -23,7 +23,8 @@ from euterpe.store.engine.engines import EngineKind
 
 _DAY_S = 86_400
 _DELETE_EVERY_S = 60.0
-# The lock prevents two programs from creating the table at once. Its number is arbitrary but must not change.
+# The lock prevents two programs from creating the table at once. Its number is arbitrary, but must be the
+# same in all programs.
 _ADVISORY_LOCK = 0x657574646564
 
 _received = sa.Table(

@@ -3,7 +3,7 @@
 To add a call, begin with the protocol class in `euterpe/worker/control_plane.py`.
 `euterpe/worker/http_plane.py` sends the calls, and `euterpe/api/worker/` answers them.
 
-`worker_answers.py` parses the answers. Each request may be repeated: the server answers a repeated request as
+`worker_answers.py` parses the answers. Each request can be repeated: the server answers a repeated request as
 it answered the first one.
 """
 
@@ -28,7 +28,7 @@ _CALL_S = 10.0  # two requests fit into a lease of 60 s, even if the first one t
 _END_S = 30.0
 # If a long poll finds no job, even a busy server answers within this time after the end of the wait.
 _AFTER_WAIT_S = 10.0
-_REFRESH_S = 45.0  # the server calls the requester for up to 10 s, and waits for the key provider
+_REFRESH_S = 45.0  # in this time, the server calls the requester (up to 10 s) and the key provider
 
 Values = Mapping[str, Any]
 

@@ -47,10 +47,10 @@ class DeskTimings:
 
 
 DEFAULT_TIMINGS = DeskTimings()
-# A claim looks up the claim id of each worker that it serves, and most claims find only one or two jobs. So
-# the first claim serves this many workers. After a claim that gave each of its workers all the jobs they
-# asked for, the next claim serves twice as many workers. After any other claim, the next claim serves this
-# many workers again.
+# A claim that serves more workers needs more lookups of claim ids, but most claims find only one or two jobs.
+# So the first claim serves only this number of workers. If a claim gave each of its workers all the jobs that
+# the worker asked for, the next claim serves twice the number of workers. After any other claim, the next
+# claim serves this number of workers again.
 _FEW = 8
 
 
@@ -91,20 +91,23 @@ class ClaimDesk:
         self._loop.start()
 
     def stop(self) -> None:
-        """Answer all waiting workers with no jobs, and then stop."""
+        """Answer all waiting workers, and then stop."""
         self.begin_stop()
         self._loop.stop()
         self._answer_all()
         self._listener.close()
 
     def begin_stop(self) -> None:
-        """Answer all waiting workers with no jobs. Refuse workers that arrive later."""
+        """Answer all waiting workers. Refuse workers that arrive later."""
         self._loop.begin_stop()
         self._answer_all()
         self._listener.wake()
 
     def _answer_all(self) -> None:
-        """Answer all waiting workers, except those for which the claim thread is running a claim."""
+        """Answer all waiting workers, except those for which the claim thread is running a claim.
+
+        The answer has no jobs, or is an error.
+        """
         with self._lock:
             left = [one for one in self._waiting if not one.is_claiming]
             for one in left:
@@ -141,15 +144,15 @@ class ClaimDesk:
         return waiting
 
     def leave(self, waiting: Waiting) -> bool:
-        """End a wait and return True, or return False if the answer of the worker comes from `waiting.jobs`.
+        """End a wait and return True. Return False if the caller must wait for the answer in `waiting.jobs`.
 
         False means that the answer exists already, that a claim for the worker is running, or that the desk
         must still search for an earlier claim with the same id. The answer may be empty.
         """
         with self._lock:
             claim_id = waiting.request.claim_id
-            # The desk can be claiming for a copy of this request. Without this check, the worker would not
-            # learn of the jobs that the claim takes.
+            # A claim for a copy of this request may be running now. Without this check, the worker would not
+            # get the jobs of that claim.
             is_claiming = waiting.is_claiming or self._waiting.busy(claim_id)
             if waiting.is_new or waiting.is_urgent or is_claiming:
                 waiting.is_urgent = True
@@ -173,10 +176,10 @@ class ClaimDesk:
                 self._waiting.remove(waiting)
 
     def end_claim(self, claim_id: str) -> Sequence[Waiting]:
-        """End the waits with this claim id.
+        """End each wait with this claim id, unless its claim is running now.
 
-        Return the waits whose claim is running now. Each of these waits ends with the result of its running
-        claim. The result may be empty.
+        Return the waits whose claim is running now. Each of them ends later, with the result of its claim.
+        The result may be empty.
         """
         with self._lock:
             ended, busy = self._waiting.end(claim_id), self._waiting.busy(claim_id)
@@ -192,7 +195,7 @@ class ClaimDesk:
         try:
             self._serve_once()
         finally:
-            # `begin_stop` has not answered the workers whose claim was running at that moment.
+            # `begin_stop` did not answer the workers whose claim was running then, so answer them now.
             if self._loop.is_stopping:
                 self._answer_all()
         return 0.0
@@ -216,8 +219,8 @@ class ClaimDesk:
             batch = self._bounded(islice(filter(self._is_ready, self._waiting), self._at_once))
             for one in batch:
                 one.is_claiming = True
-            # Leave out urgent workers: the search alone would answer them, although no claim was made for
-            # them.
+            # Leave out urgent workers: the desk answers an urgent worker after one claim for it, and this
+            # search does not claim new jobs.
             unsure = (one for one in self._waiting if one.is_new and not (one.is_claiming or one.is_urgent))
             looked_for = list(islice(unsure, self._most_jobs)) if batch else []
             for one in looked_for:
@@ -227,7 +230,7 @@ class ClaimDesk:
     def _bounded(self, ready: Iterable[Waiting]) -> list[Waiting]:
         """Return the first workers that have at most `most_queues` different queues in total.
 
-        If the first worker alone has more queues, return this worker.
+        If the first worker alone has more queues, return only this worker.
         """
         batch: list[Waiting] = []
         queues = set[str]()
@@ -295,7 +298,7 @@ class ClaimDesk:
 
     def _answer(self, waiting: Waiting, jobs: Sequence[ClaimedJob]) -> None:
         with self._lock:
-            is_waiting = self._waiting.remove(waiting)  # the worker may have left
+            is_waiting = self._waiting.remove(waiting)  # False if the wait has ended meanwhile
             is_over = is_waiting and not (jobs or waiting.is_given_up)
             left = self._waiting.end(waiting.request.claim_id) if is_over else []
         if is_waiting:

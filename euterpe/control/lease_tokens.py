@@ -29,8 +29,8 @@ _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TOKEN = re.compile(r"elt1\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{54})\.[A-Za-z0-9_-]{22}")
 _BODY = struct.Struct(">16s16sQ")
 _KEY_BYTES, _MAC_BYTES = 32, 16
-# A process reads the keys again after this time, and then makes its tokens with the newest key. The previous
-# key stays valid for days.
+# A process reads the keys again after this time, and then makes its tokens with the newest key. Until then it
+# may use the previous key, which stays valid for days.
 _KEPT_S = 30.0
 # Within this time, tokens with unknown key ids cause at most one read of the keys.
 _MISSES_EVERY_S = 1.0

@@ -113,7 +113,7 @@ class ReportedAttempts:
     def key(self, proof: LeaseProof) -> AttemptKey:
         """Return the attempt of a token, or raise `InvalidLeaseToken`.
 
-        This method may read the keys from the database.
+        This method may read the lease keys from the database.
         """
         claim = self._tokens.verify(
             proof.token, proof.principal, job_id=proof.job_id, attempt_id=proof.attempt_id
@@ -173,9 +173,9 @@ def _write(
 ) -> list[R | Exception]:
     """Make and write the reports. Return an answer or an error for each report.
 
-    Do not write a report that is invalid, or whose token cannot be verified. Such a report must not fail its
-    whole batch. The group commit would then write the reports of the batch one by one. If the key provider
-    does not answer, each report would call it again.
+    Do not write a report that is invalid, or whose token cannot be verified. Otherwise its whole batch would
+    fail, and the group commit would write the reports of the batch one by one. If the key provider does not
+    answer, each report would call it again.
     """
     made = [_made_or_refused(make) for make in makes]
     good = [report for report in made if not isinstance(report, Exception)]

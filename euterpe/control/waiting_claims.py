@@ -52,7 +52,7 @@ class WaitingClaims:
         return True
 
     def remove(self, waiting: Waiting) -> bool:
-        """Remove a waiting worker. Return whether it was waiting."""
+        """Remove a waiting worker. Return False if the worker was not waiting."""
         if waiting not in self._waiting:
             return False
         del self._waiting[waiting]

@@ -74,7 +74,7 @@ def _decode(key: object) -> bytes:
         return b""
 
 
-# No process should wait this long, because a change of the file holds the lock only for milliseconds.
+# Normally no process waits this long, because a change of the file holds the lock only for milliseconds.
 LOCK_TIMEOUT_S = 10.0
 
 

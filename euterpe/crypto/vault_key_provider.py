@@ -12,8 +12,8 @@ _DEK_BYTES = 32
 # this time.
 _VERSIONS_VALID_S = 30.0
 # An unwrapped DEK is used for this long without asking Vault again, even if the token was revoked meanwhile.
-# Otherwise there would be too many calls: a worker that waits for new credentials unseals the old credentials
-# twice a second, and each webhook needs a secret.
+# Without this cache there would be too many calls to Vault: a worker that waits for new credentials unseals
+# the old credentials twice a second, and each webhook needs a secret.
 _DEK_VALID_S = 60.0
 _MOST_DEKS = 1_000
 _MOST_DIGITS = 9  # the maximum number of digits of a version

@@ -10,9 +10,9 @@ from euterpe.store.queue.outbox import ClaimedEvent
 
 # If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
-# For a receiver whose health is not `PROVEN`, the limit is shorter, because dead receivers occupy the slots
-# for trials. When five of fifty receivers were dead, each first delivery to another receiver waited for a
-# quarter of a second.
+# This limit replaces `SLOW_AFTER_S` for a receiver whose health is `UNPROVEN`. A send to such a receiver is a
+# trial. This limit is shorter, because dead receivers occupy the slots for trials: when five of fifty
+# receivers were dead, the first delivery to each other receiver waited for a quarter of a second.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
 # gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.
@@ -68,7 +68,7 @@ class Destination:
     refusals: int = 0  # the number of consecutive answers that were errors
     retry_at: float = 0.0  # the time at which an open circuit breaker allows the next probe
     failing_since: float = 0.0  # the time at which the current run of failures and refusals began
-    recorded: OriginState | None = None  # the stored state, as last read or written here
+    recorded: OriginState | None = None  # the stored state that this process has last read or written
     last_outcome_at: float = float("-inf")
     waiting: list[QueuedEvent] = field(default_factory=list)
     sends: list["Send"] = field(default_factory=list)

@@ -277,7 +277,10 @@ class Dispatcher:
         self._listener.wake()  # wake the claim thread, which postpones the events
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
-        """Record the end of a delivery, if any. Return the next send for this thread, if any."""
+        """Record the end of `send`, and its delivery unless it is None.
+
+        Return the next send for this thread, or None.
+        """
         with self._lock:
             change = self._scheduler.finish(send, outcome or Outcome.NOTHING)
             if delivery is not None:

@@ -27,7 +27,8 @@ from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey
 from euterpe.store.queue.outbox import ClaimedEvent
 
 # Limits on waiting events, in batches. If more than `_MAX_WAITING` batches wait, events that cannot be sent
-# soon are postponed at once. Claims skip a requester that has `_MAX_WAITING_OF_ONE` batches of such events.
+# soon are postponed at once. Claims skip a requester that has `_MAX_WAITING_OF_ONE` batches of events that
+# cannot be sent soon.
 _MAX_WAITING, _MAX_WAITING_OF_ONE = 20, 4
 # Postponed events are due again after 1 s to 15 min. The events of a stuck destination become due one after
 # another, so that they are not all claimed again and again.
@@ -260,7 +261,7 @@ class SendScheduler:
     def _sendable(self, destination: Destination, load: SendCounts, now: float) -> int:
         """Return how many waiting events will be sent within `SLOW_AFTER_S` at the receiver's current pace.
 
-        Return 0 if the requester has no free slot: `room` then does not count the requester's events, so
+        Return 0 if the requester has no free slot. Then `room` does not count the requester's events, so that
         these events do not prevent further claims.
         """
         if destination.health is not Health.PROVEN or destination.waits_for_slow_send(now):

@@ -48,7 +48,7 @@ class SendSlots:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._all, self._trials = max_concurrent_sends(concurrency), _SLOW_FACTOR * concurrency
-        # Trials of unproven receivers leave one slot free for receivers that answer.
+        # Trials, which are sends to unproven receivers, leave one slot free for receivers that answer.
         self._prompt_trials = max(1, concurrency - 1)
 
     def has_room_for(self, requester_id: str, load: SendCounts) -> bool:

@@ -120,8 +120,8 @@ class Sender:
     ) -> tuple[Delivery, Outcome]:
         """Send an event. Return the delivery to record, and the outcome that updates the receiver's health.
 
-        `before_send` is called after the secrets have been read, because a key provider may take seconds to
-        decrypt them.
+        `before_send` can withdraw the event at the last moment. So it is called after the secrets have been
+        read: a key provider may take seconds to decrypt them.
 
         Raise `StoreUnavailable` or `KeyProviderUnavailable` if the secrets cannot be read, and
         `SendWithdrawn` if `before_send` raises it. In all three cases nothing was sent. No other error is

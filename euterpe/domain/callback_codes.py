@@ -33,7 +33,7 @@ class DeliveryCode(DescribedCode):
     EGRESS_TIMEOUT = (
         "egress_timeout",
         True,
-        "no complete answer arrived within the deadline, even if single bytes did",
+        "no complete answer arrived within the deadline",
         "answer first, and do the work afterwards",
     )
     EGRESS_UNREACHABLE = (

@@ -1,8 +1,8 @@
 """Split a spec into a public part and a secret part to seal, and compute the hash of the request.
 
 The secret part contains the credentials and the queries of signed URLs (of the source, the watermarks and the
-outputs), because such a query contains the signature. The only use of the secret part is access to storage,
-so the hash does not cover this part. The hash covers the public part, including the queries of callback URLs.
+outputs), because such a query contains the signature. The hash of the request does not cover the secret part,
+which only gives access to storage. The hash covers the public part, including the queries of callback URLs.
 The queries of callback URLs are sealed separately (`store/secrets/callbacks.py`), because they are kept
 longer than the secret part. The keys of HLS outputs are sealed separately too (`store/secrets/hls_keys.py`),
 because they stay when the credentials are replaced. The field `key` of `Encryption` is left out of every dump
@@ -33,7 +33,8 @@ CallbackField = Literal["refresh_url", "status_webhook_url"]
 CALLBACK_FIELDS: tuple[CallbackField, CallbackField] = ("refresh_url", "status_webhook_url")
 # Shorter values are not masked, because they can occur in any text by chance.
 _SHORTEST_TOKEN = 6
-# The previous release knows these profiles and these types of output, but none of the fields below.
+# The previous release knows these profiles and these types of output, but none of the fields in
+# `_NEWER_FIELDS` and `_NEWER_OUTPUT_FIELDS`.
 _OLDER_PROFILES = ("h264-720p", "audio-aac")
 _OLDER_OUTPUTS = ("hls", "mp4", "m4a", "image", "sprite")
 _NEWER_FIELDS = ("webhook_format", "allow_truncated", "storage")
@@ -64,9 +65,10 @@ def callback_queries(spec: JobSpec) -> bytes | None:
 
 
 def hls_keys(spec: JobSpec) -> bytes | None:
-    """Return the keys of the HLS outputs by name, as bytes to seal, or None if there are none.
+    """Return the encryption keys of the HLS outputs, as bytes to seal, or None if the spec contains no keys.
 
-    The bytes are a JSON object with each key as hex digits: `{"hls": "00112233445566778899aabbccddeeff"}`.
+    The bytes are a JSON object that maps the name of an output to its key in hex digits:
+    `{"hls": "00112233445566778899aabbccddeeff"}`.
     """
     keys = {
         name: encryption.key.get_secret_value()
@@ -235,7 +237,8 @@ def _without_newer(whole: Any, given: Any) -> Any:
 def _without_default_sound(output: Json) -> Json:
     """Return the output without sound settings that are equal to the defaults.
 
-    In the first releases, the model itself had these defaults, so hashes from that time do not cover them.
+    In the first releases, the model itself had these defaults, so the hash did not cover them. A new hash
+    must not cover them either, because it is compared with hashes from that time.
     """
     audio = output.get("audio")
     if not isinstance(audio, dict):

@@ -55,8 +55,8 @@ class Codec:
     of a two-pass encode.
 
     The options in `rated` are added if an encode has a bit rate. If an encoder works on several pictures at
-    once, its rate control depends on the timing of its threads: 4 runs of x264, x265 and SVT-AV1 made 3, 4
-    and 4 different files. With the options in `rated`, 4 runs of each encoder made the same file.
+    once, its rate control depends on the timing of its threads: 4 runs of x264 made 3 different files, and
+    x265 and SVT-AV1 made 4 each. With the options in `rated`, 4 runs of each encoder made the same file.
     """
 
     name: str
@@ -124,9 +124,9 @@ class Codec:
         return self.constant if bit_rate is None else self.capped
 
     def sample_rate_for(self, source: int | None) -> int:
-        """Return the lowest sample rate of the codec that is not below the source's rate.
+        """Return the lowest rate that the codec supports and that is not below the source's sample rate.
 
-        If there is none, return the codec's highest sample rate.
+        If all rates of the codec are below the source's rate, return the highest rate of the codec.
         """
         wanted = source or _USUAL_RATE
         return next((rate for rate in self.sample_rates if rate >= wanted), self.sample_rates[-1])
@@ -159,9 +159,9 @@ _TABLE = (
         constant="-crf {quality}",
         capped="-crf {quality} -maxrate {rate}k -bufsize {buffer}k",
         average="-b:v {rate}k -maxrate {peak}k -bufsize {buffer}k",
-        # With a limit on the rate, each thread adapts to the sizes that the other threads have reached. Frame
-        # threads and slice threads both adapt in this way: 12 encodes on a busy machine made 12 different
-        # files.
+        # With a limit on the rate, each thread adapts to the number of bytes that the other threads have
+        # already written, so the result depends on the timing of the threads. Frame threads and slice threads
+        # both adapt in this way: 12 encodes on a busy machine made 12 different files.
         rated=":threads=1",
         passes=":pass={number}:stats={log}",
         quality=Range(0, 51, 23),
@@ -317,8 +317,8 @@ IMAGE_CODECS: Mapping[ImageFormat, Codec] = MappingProxyType(
 PREVIEW_CODECS: Mapping[PreviewFormat, Codec] = MappingProxyType(
     {"webp": CODECS["webp_anim"], "gif": CODECS["gif"]}
 )
-# The container of each type of output that contains sound or film. The container of a picture depends on its
-# format.
+# For each type of output with sound or film: the container of its files. The container of a picture depends
+# on the picture's format.
 CONTAINERS: Mapping[OutputType, Container] = MappingProxyType(
     {
         "hls": "mp4",

@@ -319,8 +319,7 @@ class ErrorCode(StrEnum):
     OUTPUT_TOO_LARGE = (
         "output_too_large",
         _Kind(_REQUEST, _PERMANENT, "processing", of_ffmpeg=True),
-        "an output grew beyond twice the size of a source of more than 1 GB, or beyond 10 GB for a smaller "
-        "source",
+        "an output grew beyond its limit: twice the size of a source above 1 GB, 10 GB for a smaller source",
         "request a lower quality",
     )
     OUTPUT_TRUNCATED = (
@@ -467,8 +466,7 @@ class ErrorCode(StrEnum):
             release=Release.ELSEWHERE,
             ends_as="endpoint_not_allowed",
         ),
-        "the worker may not use the `endpoint` of the credentials, which the API accepted or a refresh "
-        "brought",
+        "the worker is not allowed to use the `endpoint` of the credentials, although the API accepted it",
         "nothing, if another worker may use it; else ask the operator for `EUTERPE_STORAGE_ENDPOINTS` on the "
         "worker",
     )

@@ -17,8 +17,8 @@ RefreshReason = Literal["forbidden", "expiring"]
 class Unavailable(EuterpeError):
     """The control plane cannot answer now, but the same call can succeed later.
 
-    If only the answer was lost, the control plane has already executed the call. A caller may repeat every
-    call.
+    If only the answer was lost, the control plane has already executed the call. Nevertheless, the caller can
+    safely repeat every call.
     """
 
     code = "unavailable"

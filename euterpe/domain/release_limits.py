@@ -58,8 +58,8 @@ class ReleaseLimits:
     one_worker_ms: int = 86_400_000
     # This longer time applies to the codes of a rollout: an update of all workers may take a weekend.
     rollout_ms: int = 3 * 86_400_000
-    # A job whose code has a rule in `_WAITING` is charged after `least_bounded` releases over at least this
-    # time. Otherwise a worker could claim and release the job for ever.
+    # A job that is released by a rule of `_WAITING` is charged after `least_bounded` releases over at least
+    # this time. Otherwise workers could claim and release the job for ever.
     waiting_ms: int = 7 * 86_400_000
 
     def is_charged(self, code: ErrorCode | None, earlier: EarlierReleases = NONE_YET) -> bool:
@@ -69,8 +69,8 @@ class ReleaseLimits:
         releases of the job with any of these codes. When only the releases after the last charged attempt
         counted, a job with a budget of three attempts ran eighteen times. For a code of `BOUNDED_CODES`,
         `earlier` has the releases with this code since the last charged attempt. For any other code,
-        `earlier` has all releases since the last charged attempt. Older releases do not count in these two
-        cases, so that a person can retry the job.
+        `earlier` has all releases since the last charged attempt. In these two cases, older releases do not
+        count, so that the limits begin again when a person retries the failed job.
         """
         if code in LIMITED_CODES:
             return earlier.releases >= self.most_free

@@ -28,7 +28,7 @@ class Replacement(StrictModel):
 
     Give `source_url`, `output_urls` and `watermark_urls` if the job's URLs have queries. Give `credentials`
     if the job uses object storage. If the credentials are a pair (`source`, `output`), give each side whose
-    URL is in object storage. Null means that no credentials are needed.
+    URL is in object storage. If this storage needs no credentials, give null.
     """
 
     credentials: Credentials | None = None

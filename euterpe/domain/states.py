@@ -72,7 +72,7 @@ JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
 OUTBOX_TRANSITIONS: Mapping[OutboxStatus, frozenset[OutboxStatus]] = {
     OutboxStatus.PENDING: frozenset({OutboxStatus.CLAIMED}),
     OutboxStatus.CLAIMED: frozenset({OutboxStatus.DELIVERED, OutboxStatus.PENDING, OutboxStatus.DEAD_LETTER}),
-    # An operator may replay an event.
+    # A replay by the operator makes an event pending again.
     OutboxStatus.DELIVERED: frozenset({OutboxStatus.PENDING}),
     OutboxStatus.DEAD_LETTER: frozenset({OutboxStatus.PENDING}),
     OutboxStatus.SKIPPED: frozenset(),

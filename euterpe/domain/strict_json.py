@@ -13,7 +13,7 @@ from euterpe.domain.text import text_problem
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
 MAX_NUMBER = 2**53  # All JSON readers store integers up to this value exactly.
-MIN_NUMBER = 1e-30  # Postgres prints small numbers in JSONB without an exponent: 5e-324 has 326 characters.
+MIN_NUMBER = 1e-30  # Postgres prints numbers in JSONB without exponents, so 5e-324 has 326 characters.
 
 Loc = tuple[str | int, ...]
 Pairs = list[tuple[str, object]]

@@ -38,7 +38,7 @@ _AUDIO = (
     "pcm_bluray pcm_dvd speex nellymoser"
 )
 DECODERS = (*_VIDEO.split(), *_AUDIO.split())
-# The decoders of subtitles that are text, for the task that reads them. No other process decodes subtitles.
+# The decoders of text subtitles. Only the task that reads text subtitles uses these decoders.
 TEXT_DECODERS = ("subrip", "srt", "ass", "ssa", "mov_text", "webvtt", "cc_dec")
 TEXT_CODECS = (
     "subrip",

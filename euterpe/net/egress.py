@@ -27,7 +27,7 @@ from euterpe.net.target import Target
 # connection that the server is closing.
 _KEEP_ALIVE_S = 4.0
 IDLE_S = 30.0
-# The framing of a chunked body may be larger than the body itself, but it must have a limit.
+# The framing of a chunked body can be larger than the body itself, but the framing must have a limit, too.
 _FRAMING = 8
 _SLACK = 64 * 1024
 
@@ -270,7 +270,7 @@ def _sized(chunks: Iterable[bytes], size: int, limits: RequestLimits) -> Iterato
         yield chunk
     if sent != size:
         raise ValueError(f"a body of {size} bytes was announced, and {sent} came")
-    limits.turn()  # from now on, this process waits for the response
+    limits.turn()  # the next step begins: the wait for the response
 
 
 def _headers(response: httpcore.Response) -> dict[str, str]:

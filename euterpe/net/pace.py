@@ -63,7 +63,7 @@ class TransferPace:
     def is_too_slow(self) -> bool:
         """Return whether the transfer is slow but not silent.
 
-        Silence does not count, because it may be an outage, and an outage is retried.
+        A silent transfer is not too slow: the cause may be an outage, after which a retry can succeed.
         """
         with self._lock:
             return self._due > 0 and self._moved > 0 and self._waited >= self._minimum.window_s

@@ -76,7 +76,8 @@ class GuardedStream(httpcore.NetworkStream):
     def get_extra_info(self, info: str) -> Any:
         """Answer httpcore's query `is_readable`: return True if this idle connection must not be used again.
 
-        It must not be used again if it is too old, or if it is readable, because then the peer closed it.
+        This is the case if the connection is too old or readable. An idle connection is readable if the peer
+        has closed it.
         Return None for any other `info`.
         """
         if info != "is_readable":

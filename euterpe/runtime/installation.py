@@ -36,10 +36,10 @@ def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> str:
-    """Return the command that installs into this Python's environment. Another environment may be active."""
+    """Return the command that installs into this Python's environment, even if another one is active."""
     python = shlex.quote(sys.executable)
     if installed is not None and (installed.read_text("INSTALLER") or "").strip() == "uv":
-        return f"uv pip install --python {python}"  # uv creates environments without pip
+        return f"uv pip install --python {python}"  # environments made by uv have no pip
     pip = shutil.which("pip", path=environ.get("PATH", os.defpath))
     if pip is not None and Path(pip).parent == Path(sys.executable).parent:
         return "pip install"

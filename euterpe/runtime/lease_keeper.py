@@ -9,15 +9,15 @@ from typing import Generic, TypeVar
 from euterpe.runtime.background_loop import BackgroundLoop
 
 T = TypeVar("T")
-# `interval_s` may become shorter during a sleep, so no sleep lasts longer than this.
+# No sleep lasts longer than this, so that a shorter `interval_s` takes effect soon, even during a sleep.
 _LONGEST_SLEEP_S = 1.0
 
 
 class LeaseKeeper(ABC, Generic[T]):
     """The claims that a process holds, by key, and the thread that sends their heartbeats. Thread-safe.
 
-    A subclass implements the heartbeat, and the pause before the next heartbeat after a failure. It may
-    change `interval_s` at any time.
+    A subclass implements the heartbeat, and the pause before the next heartbeat after a failure. The subclass
+    can change `interval_s` at any time.
     """
 
     def __init__(self, name: str, *, interval_s: float) -> None:
@@ -44,12 +44,12 @@ class LeaseKeeper(ABC, Generic[T]):
         self._loop.stop()
 
     def add(self, key: str, claim: T) -> None:
-        """Add a claim to the held claims. It replaces an earlier claim of the same row, which was lost."""
+        """Add a claim to the held claims, in place of an earlier claim of the same row, which was lost."""
         with self._lock:
             self._held[key] = claim
 
     def remove(self, key: str, claim: T) -> None:
-        """Remove this claim from the held claims. A later claim of the same row stays held."""
+        """Remove this claim from the held claims, but not a later claim of the same row."""
         with self._lock:
             if self._held.get(key) is claim:
                 del self._held[key]

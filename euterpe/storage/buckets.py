@@ -36,7 +36,7 @@ PART = 16 * 1024 * 1024
 # parts below 5 MiB.
 LEAST_EARLY = 5 * 1024 * 1024
 _MAX_PARTS = 10_000
-# The errors that a store may return when it no longer has the parts or blocks of an upload.
+# The errors that a store can return when it no longer has the parts or blocks of an upload.
 _MAY_BE_LOST = (ErrorCode.OUTPUT_NOT_FOUND, ErrorCode.OUTPUT_REFUSED)
 # The number of tries to publish an object. A try fails when another writer replaces the object between our
 # check of its state and our write.
@@ -161,7 +161,8 @@ class BucketDestination:
                 sent.upload.target = self._target(name, outgoing, content_type)
                 identity = self._publish(name, sent.upload, outgoing.sha256, before_publish)
             except StorageError as error:
-                # A store may lose parts, for example by a lifecycle rule. In this case send the file again.
+                # A store can lose the parts of an upload, for example by a lifecycle rule. In this case send
+                # the file again.
                 if not (isinstance(error, StorageUnreachable) or error.code in _MAY_BE_LOST):
                     raise
             else:

@@ -62,7 +62,7 @@ class StorageError(EuterpeError):
 
 
 class MissingStorage(StorageError):
-    """The settings do not allow a folder or an endpoint that a job needs, or the folder does not exist here.
+    """The settings of this machine do not allow a folder or an endpoint of a job, or the folder is missing.
 
     The API has accepted the folder and the endpoint, so a worker with other settings can perhaps run the job.
     `released_as` is the code of the job while it waits for such a worker. `code` is the code of the job if no

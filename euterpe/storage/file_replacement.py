@@ -43,7 +43,7 @@ def identity_of(status: os.stat_result) -> str:
 
 
 def lock(descriptor: int) -> None:
-    """Lock a new file until it is closed, to show other writers that its writer is still running."""
+    """Lock a new file until it is closed. The lock shows others that the file's writer is still running."""
     with suppress(OSError):  # the file system has no locks, so `_is_abandoned` is never true
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -104,10 +104,11 @@ class StoragePolicy:
 
 
 def _lacks_credentials(loc: tuple[str | int, ...], url: str, spec: JobSpec) -> bool:
-    """Return whether this is a watermark in Azure, and the credentials of the source are not for Azure.
+    """Return whether this is a watermark in Azure, and the source is not in Azure.
 
-    Azure always needs credentials, because only they name the storage account. Public objects of S3 and
-    Google are read without credentials.
+    A watermark uses the credentials of the source, if both are in the same type of store. Azure always needs
+    credentials, because only they name the storage account. Public objects of S3 and Google are read without
+    credentials.
     """
     is_watermark = loc[0] not in ("source", "output")
     return is_watermark and scheme_of(url) == "az" and spec.source.scheme != "az"

@@ -8,8 +8,8 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.storage.errors import StorageError
 from euterpe.storage.transfer import Stored
 
-# HTTP dates are rounded to whole seconds, so the age of an object can be wrong by up to a second. An object
-# that seems to be younger than the attempt by less than this time can be older than the attempt.
+# HTTP dates are rounded to whole seconds, so the age of an object can be wrong by up to a second. So if an
+# object seems to be younger than the attempt by less than this time, it may in fact be older.
 _GRAIN_S = 1.0
 
 
@@ -20,7 +20,7 @@ class ObjectState:
     If `identity` is None, it is unknown whether the object exists.
     """
 
-    identity: str | None  # generation, ETag, or a file's inode, time and size; it changes with the content
+    identity: str | None  # generation, ETag, or a file's inode, time and size: changes with the content
     size: int | None = None
     job_id: str | None = None  # the Euterpe job that published the object, if any
     age_s: float | None = None  # the age of the object by the store's own clock
@@ -67,10 +67,10 @@ class Owner:
     def refuse_foreign(self, where: str, found: ObjectState | None, sha256: str) -> None:
         """Raise `output_conflict` for an object that another job published since this attempt began.
 
-        An older object is replaced, so that a job may run again with the same output prefix. Two jobs that
-        make the same bytes do not conflict either, because both report their output correctly. For a job that
-        is not in this database, compare two ages: the age of the object by the store's clock, and the age of
-        the attempt by our clock. Clock skew has no effect on ages.
+        An older object is no conflict: it is replaced, so that a job can run again with the same output
+        prefix. An object with the same bytes is no conflict, because both jobs report their output correctly.
+        For a job that is not in this database, compare two ages: the age of the object by the store's clock,
+        and the age of the attempt by our clock. Clock skew has no effect on ages.
         """
         if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return

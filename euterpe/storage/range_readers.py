@@ -28,9 +28,9 @@ class ParallelFetch:
     # Ranges are used only if the front request alone would need at least this long for the rest of the
     # source. A fast store needs no parallel requests.
     from_s: float = 1.0
-    # Ranges are used only if the front request alone would need at least this many times the latency of a
-    # request for the rest of the source. `rclone serve s3` computes the hash of the object before each
-    # response: with a request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
+    # Ranges are used only if the front request alone would need a long time for the rest of the source: at
+    # least this factor times the latency of a request. `rclone serve s3` computes the hash of the object
+    # before each response: with a request for each 8 MiB, 200 MB took 2.7 s instead of 1.2 s.
     from_latencies: float = 2.0
     # The time for measuring the speed of the front request before the first range.
     settle_s: float = 0.25
@@ -38,11 +38,11 @@ class ParallelFetch:
     # the range instead. A thread that connects cannot be interrupted, so a stopped fetch waits for its
     # threads up to this time.
     idle_s: float = 5.0
-    # The time that the front request waits for a range that the front has reached. After that, the front
+    # The time that the front request waits for a range that the front has reached. After this time, the front
     # request fetches the rest of the range itself.
     patience_s: float = 1.0
-    # The threads pause when this many fetched bytes are not counted yet. The caller counts the bytes, and
-    # checks the free disk space after each count.
+    # The caller counts the fetched bytes, and checks the free disk space after each count. The threads pause
+    # when this many bytes are not counted yet, so that they cannot fill the disk between two checks.
     most_uncounted_bytes: int = 32 * _MIB
 
 

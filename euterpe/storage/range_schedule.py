@@ -1,9 +1,9 @@
 """Decide which bytes of a source each request fetches. Pure: no I/O, no clock, no threads.
 
-The front request reads the source from its beginning. The front is the position that it has reached. Ranges
-are taken from the end of the missing bytes, so that the front request lasts as long as possible. When a
-signed URL expires, the requests under way can continue, but no new request can begin. For the same reason,
-the first ranges are large.
+The front request reads the source from its beginning. The front is the position that it has reached. When a
+signed URL expires, the requests under way can continue, but no new request can begin. So the first requests
+must last as long as possible: ranges are taken from the end of the missing bytes, and the first ranges are
+large.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _ENDLESS = 1 << 62
 
 @dataclass(eq=False)
 class ByteRange:
-    """The bytes from `start` to before `end`. The first `done` bytes of the range have been fetched."""
+    """The bytes from `start` (included) to `end` (excluded). The first `done` bytes have been fetched."""
 
     start: int
     end: int

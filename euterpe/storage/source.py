@@ -66,9 +66,8 @@ class SourceObject:
                 self._fetch(_Fetch(file, max_bytes, ranges, on_chunk))
             except StorageError as error:
                 if error.code is ErrorCode.SOURCE_CHANGED and file.has_ranges:
-                    # Without ranges, a single request would have continued with the old object, so the
-                    # requester must not see an error because of our ranges. Fetch the new object in another
-                    # attempt.
+                    # A single request would have read the old object to its end. So the cause of this error
+                    # is our use of ranges, and the job must not fail: another attempt fetches the new object.
                     raise error.with_class(RetryClass.TRANSIENT) from None
                 raise
         if file.front == 0:
@@ -104,8 +103,8 @@ class SourceObject:
         except StorageUnreachable as broken:
             if fetch.file.front and fetch.file.expect.etag is None:
                 raise self._not_resumed(broken) from None
-            # Call `on_chunk`, which may raise to end the fetch: a further request to a silent store would
-            # take 30 s.
+            # Call `on_chunk`, which may raise to end the fetch now. Otherwise a fetch that must stop would
+            # first send a further request, which takes 30 s if the store does not answer.
             fetch.count()
             raise
 
@@ -153,7 +152,8 @@ class SourceObject:
     def _not_resumed(self, broken: StorageUnreachable) -> StorageError:
         """Return the error for a broken fetch of a source without an ETag.
 
-        The missing bytes may belong to another object, so the next attempt begins with the first byte.
+        Without an ETag, the object may have been replaced unnoticed, so the next attempt begins with the
+        first byte.
         """
         problem = str(broken).removeprefix(f"{self._reader.where}: ")
         return StorageError(

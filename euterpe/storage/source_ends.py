@@ -36,10 +36,11 @@ class SourceEnds:
     ends: EndBytes
 
     def read(self, descriptor: int, *, max_bytes: int) -> bool:
-        """Write the ends into an empty file, each at its offset. Return whether they are the whole source.
+        """Write both ends into an empty file, each at its offset.
 
-        The file gets the length of the source. The part between the ends is a hole, which reads as zeros.
-        Raise `StorageError` if the source cannot be read, is empty, is too large, or has an unknown length.
+        Return whether the ends contain all bytes of the source. The file gets the length of the source. The
+        part between the ends is a hole, which reads as zeros. Raise `StorageError` if the source cannot be
+        read, is empty, is too large, or has an unknown length.
         """
         info = self.retry.run(self.reader.stat)
         size = self._checked_size(info, max_bytes)

@@ -83,7 +83,7 @@ class Reader(Protocol):
 class RangeReader(Reader, Protocol):
     """A reader that can also read exact ranges of one version of the source, from several threads.
 
-    `pace` measures only the bytes that `open` reads. The caller adds the bytes that `open_range` reads.
+    `pace` counts only the bytes that `open` reads. The caller must also count the bytes of `open_range`.
     """
 
     pace: TransferPace
@@ -91,7 +91,7 @@ class RangeReader(Reader, Protocol):
     def open_range(
         self, start: int, end: int, expect: ObjectInfo, *, idle_s: float, on_wait: OnWait
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """Yield the bytes from `start` to before `end` of the object that `expect` describes.
+        """Yield the bytes from `start` (included) to `end` (excluded) of the object that `expect` describes.
 
         Raise `SOURCE_CHANGED` when the headers announce another range or object. `pace` does not count
         these bytes.

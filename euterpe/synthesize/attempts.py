@@ -42,8 +42,8 @@ class Course(NamedTuple):
     fate: Ints
     phase: Ints  # the phase in which the attempt ends; for a success, the last phase + 1
     bytes_out: Ints
-    starts_ms: Ints  # by phase and attempt, relative to the claim
-    took_ms: Ints  # from the claim to the end of the attempt
+    starts_ms: Ints  # ms from the claim to the start of each phase; one row per phase
+    took_ms: Ints  # ms from the claim to the end of the attempt
     fetch_ms: Floats
     probe_ms: Floats
     encode_ms: Floats

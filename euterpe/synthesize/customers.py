@@ -24,7 +24,7 @@ class WebhookReceiver(NamedTuple):
     """The behaviour of a webhook receiver. With probability `failing`, a delivery fails with `error`."""
 
     failing: float
-    error: str  # the text of the delivery log: `answered` and the status, or the error code and a reason
+    error: str  # as in the delivery log: `answered` and a status, or an error code and a reason
     median_ms: float
 
     @property

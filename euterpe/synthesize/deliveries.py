@@ -24,7 +24,7 @@ _OUTCOMES = ("pending", "dead_letter", "delivered")
 
 
 class Tries(NamedTuple):
-    of: Ints  # index of the event
+    of: Ints  # the index of the attempt's event in the block
     number: Ints  # counted from 1
     outcome: Ints
     took_ms: Ints
@@ -62,8 +62,8 @@ def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.rando
     events = block.events
     subscribed = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
     failing = np.array([one.failing for one in receivers])[events["requester"][subscribed]]
-    # `needed` is the number of the attempt that would succeed. For a receiver that always fails, this is one
-    # more than the allowed attempts, so that all allowed attempts fail.
+    # `needed` is the number of the attempt that would succeed. For a receiver that always fails, `needed` is
+    # one above the limit, so that every attempt up to the limit fails.
     needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
     tries = np.minimum(needed, MAX_TRIES)
     of = np.repeat(subscribed, tries)
@@ -94,6 +94,6 @@ def _took(receivers: list[WebhookReceiver], who: Ints, delivered: Bools, rng: np
 
 
 def _since(tries: Ints, took: Ints) -> Ints:
-    """Return for each attempt the time from its event to the end of the attempt."""
+    """Return, for each delivery attempt, the time from the event to the end of the attempt."""
     whole = np.concatenate([[0], np.cumsum(took)])
     return np.asarray(whole[1:] - np.repeat(whole[np.cumsum(tries) - tries], tries))

@@ -73,7 +73,7 @@ class HistoryPlan:
 _WEEKDAYS = np.array([1.0, 1.05, 1.1, 1.05, 0.95, 0.6, 0.5])  # Monday first
 _WEEKLY_GROWTH = 0.03
 _BUSIEST = 15  # the hour of the day with the most arrivals
-# The first day of the epoch was a Thursday.
+# The weekday of 1970-01-01, the first day of the epoch, as an index of `_WEEKDAYS`.
 _THURSDAY = 3
 _STEP_MS = 300_000
 # The last few jobs arrive in the last minutes, so that even a quiet history ends with jobs in flight.
@@ -96,7 +96,7 @@ def pressure(at_ms: Ints) -> Floats:
 
 @lru_cache(maxsize=4)
 def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
-    """Return two arrays: the share of jobs (without the last few) that have arrived, and the instants."""
+    """Return the share of jobs (without the last few) that have arrived at each instant, and the instants."""
     instants = np.arange(plan.since_ms, plan.until_ms - _RUSH_MS + 1, _STEP_MS)
     weeks = (instants - plan.since_ms) / (7 * DAY_MS)
     come = np.cumsum(cycle(instants) * (1 + _WEEKLY_GROWTH) ** weeks)

@@ -12,8 +12,8 @@ from euterpe.synthesize.history_plan import Floats, HistoryPlan, Ints, arrivals
 
 
 class EncodeProfile(NamedTuple):
-    name: str | None  # None: the job lists its outputs
-    # The share of all jobs.
+    name: str | None  # None if the jobs list their outputs and name no profile
+    # The share of all jobs that use this profile.
     share: float
     speed: float  # seconds of media encoded per second
     cores: float
@@ -66,12 +66,12 @@ class JobColumns:
     """The jobs of a block; each field is an array with one entry per job."""
 
     created_ms: Ints
-    not_before_ms: Ints  # 0 if the requester set none
+    not_before_ms: Ints  # 0 if the requester set no time
     requester: Ints
     profile: Ints
     queue: Ints
     priority: Ints
-    group: Ints  # 0 if there is none
+    group: Ints  # 0 if the job has no group
     max_attempts: Ints
     scheme: Ints
     container: Ints

@@ -69,13 +69,13 @@ def job_error(code: str, phase: str) -> JobError:
 
 @dataclass(frozen=True)
 class WorkerOutages:
-    """Periods of time, each with a profile. Attempts with this profile that begin in the period fail."""
+    """Outages, each with a period and a profile. Attempts with this profile that begin in the period fail."""
 
     spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
     fate: int
 
     def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
-        """Return the fates and phases, after the outages.
+        """Return the fates and phases, as changed by the outages.
 
         An attempt that is claimed during an outage of its profile gets the fate of the outage.
         """

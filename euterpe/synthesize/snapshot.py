@@ -48,7 +48,7 @@ class Snapshot:
     jobs: JobColumns
     job_ids: pa.Array
     attempts: Columns
-    ended: Bools  # per attempt: True if it ended before the end of the history
+    ended: Bools  # True for each attempt that ended before the end of the history
     workers: pa.Array  # per attempt
     events: Columns
     event_ids: pa.Array

@@ -94,7 +94,7 @@ def _job(job: Row, attempts: Sequence[Row], who: RequesterProfile, until_ms: int
 
 
 def _claims(job: Row, attempts: Sequence[Row]) -> int:
-    """Return the claim version. Each claim, each sweep and the cancel of a waiting job raise it by one."""
+    """Return the job's claim version: the number of its claims and sweeps, and of cancels while it waited."""
     versions = attempts[-1]["claim_version"] + (attempts[-1]["outcome"] == "lease_expired") if attempts else 0
     return int(versions + (job["error_phase"] == JobStatus.QUEUED))
 

@@ -27,7 +27,7 @@ from euterpe.synthesize.outcomes import (
     draw_outages,
 )
 
-Columns = dict[str, Any]  # arrays of equal length
+Columns = dict[str, Any]  # columns by name, all of the same length
 # The kinds of events, in the order in which they occur within a claim.
 EVENTS = (
     "claimed",

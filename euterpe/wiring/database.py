@@ -53,8 +53,8 @@ class LazyKeyProvider:
 def open_store(settings: Settings, keys: KeyProvider | None = None, *, sweep_grace_ms: int = 0) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
-    In the first `sweep_grace_ms`, the store does not sweep expired leases. After an outage of the database
-    that lasted for a heartbeat interval or longer, it does not sweep them for `sweep_grace_of(settings)`.
+    In the first `sweep_grace_ms`, the store does not sweep expired leases. After each outage of the database
+    that lasts at least one heartbeat interval, the store does not sweep for `sweep_grace_of(settings)`.
 
     The key provider of the settings must pass its self-test, so that a program that cannot decrypt secrets
     does not start. Raise `StoreError` if the SQLite file is read-only, and `SchemaMismatch` if it is missing.
@@ -151,7 +151,7 @@ def self_tested_key_provider(settings: Settings) -> KeyProvider:
 def _has_key_ring(settings: Settings) -> bool:
     """Return whether a key ring is configured, or exists beside the SQLite database.
 
-    A file beside the database may have been created before Vault was used.
+    Look for the file even if Vault is configured: the file can be from the time before Vault was used.
     """
     if settings.keks is not None or settings.kek_file is not None:
         return True
@@ -188,7 +188,7 @@ def ring_file(settings: Settings) -> Path:
 
 
 def _refuse_if_lost(settings: Settings, path: Path) -> None:
-    """Raise `KeyRingError` if the database has secrets.
+    """Raise `KeyRingError` for the missing key ring at `path` if the database has secrets.
 
     A new ring could not decrypt these secrets, and it would hide that the old ring is missing.
     """

@@ -14,8 +14,9 @@ from euterpe.worker.remote.server_settings import ServerSettings, ServerSettings
 from euterpe.worker.worker import REMOTE_TIMINGS, Worker
 
 _log = structlog.get_logger(__name__)
-# Each slot needs two connections, one for each of two attempts. Four more connections are for the claim, its
-# release, the heartbeat, and a heartbeat with early progress.
+# Each slot needs two connections: one for the attempt in the slot, and one for an attempt that has left the
+# slot and is uploading. Four more connections are for the claim, its release, the heartbeat, and a heartbeat
+# with early progress.
 _MORE_CONNECTIONS = 4
 
 
@@ -25,7 +26,7 @@ class RemoteWorker:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._parts = ExitStack()
-        self.is_stuck = False  # True if an attempt hung, so that the worker abandoned its thread at the stop
+        self.is_stuck = False  # True if an attempt hung at the stop, so that its thread was abandoned
 
     def start(self) -> None:
         """Start the worker. Raise `SettingsError` if the settings do not allow a connection.

@@ -55,7 +55,7 @@ class Services:
         self._intake: list[Callable[[], None]] = []
         self._store: Store | None = None
         self._sandbox: Sandbox | None = None
-        self.is_stuck = False  # True if an attempt hung, so that the worker abandoned its thread at the stop
+        self.is_stuck = False  # True if an attempt hung at the stop, so that its thread was abandoned
 
     @property
     def store(self) -> Store:

@@ -1,4 +1,4 @@
-"""Build from the settings what every worker needs: storage, sandbox and disk. No database is needed."""
+"""Build what every worker needs, even without a database: storage, sandbox and disk."""
 
 import os
 import tempfile

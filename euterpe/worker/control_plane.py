@@ -54,8 +54,8 @@ class ControlPlane(Protocol):
     def prove(self, job: LeasedJob, *, refers: bool) -> bool:
         """Return whether the claim certainly holds now, so that a file may be published.
 
-        `refers` is true if the file refers to other files. Such a file may be published only after a new
-        heartbeat.
+        `refers` is true if the file refers to other files. For such a file, a new heartbeat must prove the
+        claim.
         """
         ...
 

@@ -83,8 +83,8 @@ class CredentialAccess:
                     raise
                 with self._lock:
                     if self._version == version and not self._refresh("forbidden"):
-                        # A retry would fail again. A person must first supply new credentials, and then
-                        # retry.
+                        # A retry would fail again. A person must first supply new credentials, and then retry
+                        # the job.
                         raise refused.with_class(RetryClass.PERMANENT) from None
 
     def now(self, side: Side) -> tuple[JobSpec, StorageCredentials | None]:
@@ -127,7 +127,7 @@ class CredentialAccess:
         budget is for refusals by storage.
         """
         pause = self._timings.first_pause_s
-        # During a wait for the keys, credentials that expire soon could expire.
+        # For credentials that expire soon, do not wait for the key provider: they could expire meanwhile.
         keys_wait_s = 0.0 if reason == "expiring" else None
         while not self._load_newer(keys_wait_s):
             self._control.check()

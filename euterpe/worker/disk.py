@@ -18,7 +18,7 @@ _FLOOR_BYTES = 1 << 20
 # outputs are smaller than half of the source. Larger outputs get more space while there is room.
 _OUTPUT_SHARE = 0.5
 # When the outputs become larger than the reservation, the reservation grows by at least this much if there is
-# room. Otherwise every measurement of the outputs would query the file system.
+# room. With small steps, every measurement of the outputs would query the file system.
 _STEP_BYTES = 64 << 20
 # For a small source a slot keeps a quarter of its share, because most outputs need no more than that. The
 # other three quarters are for large jobs, which otherwise could wait for ever while small jobs run.
@@ -92,8 +92,8 @@ class DiskLedger:
     def free_slots(self) -> int:
         """Return the number of further jobs that would get a share.
 
-        The last of these jobs may get as little as a quarter of a share. Other programs also use the disk,
-        and a slot must not stay idle because a few bytes are missing.
+        The last of these jobs may get only a quarter of a share: other programs also use the disk, and a slot
+        must not stay idle because a few bytes are missing.
         """
         with self._lock:
             share, unreserved = self._share(), self._unreserved()

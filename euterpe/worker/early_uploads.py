@@ -99,7 +99,7 @@ class EarlyUploads:
             self._waiting.append(_Offer(name, path, content_type, self._round))
             self._changed.notify_all()
         if self._thread is None:
-            # With the context, log lines of the thread have the fields of the attempt.
+            # Run the thread in a copy of the context, so that its log lines have the fields of the attempt.
             run = partial(copy_context().run, self._run)
             thread = threading.Thread(target=run, name="euterpe-early-upload", daemon=True)
             try:

@@ -41,8 +41,9 @@ _log = structlog.get_logger(__name__)
 _PIPE_BYTES = 1 << 20
 _COPY_BYTES = 1 << 20
 _TICK_S = 0.1
-# The limits for probing the beginning of the source. If a probe fails, the next probe waits for four times as
-# many bytes, because the index of an MP4 file of two hours has 5 MB.
+# The limits for probing the beginning of the source. If a probe fails, the next probe waits until the fetched
+# part is four times as long: the probe may lack a part of the index, and the index of an MP4 file of two
+# hours has 5 MB.
 _FIRST_BYTES, _MOST_BYTES, _GROWTH = 512 << 10, 32 << 20, 4
 
 
@@ -58,7 +59,10 @@ DEFAULT_TIMINGS = HeadStartTimings()
 
 
 class RunFirst(Protocol):
-    """A function that runs the only command of a plan. The command reads its source from a stream."""
+    """A function that runs the command of `first`, a plan with only one command.
+
+    The command reads its source from `stream`.
+    """
 
     def __call__(
         self, first: Plan, stream: SourceStream, on_progress: Callable[[EncodeProgress], None]
@@ -93,7 +97,7 @@ class SourcePipe:
         reading, writing = os.pipe()
         with suppress(OSError):  # the system can refuse a larger pipe
             fcntl(writing, F_SETPIPE_SZ, _PIPE_BYTES)
-        # With the context, log lines of the thread have the fields of the attempt.
+        # Run the thread in a copy of the context, so that its log lines have the fields of the attempt.
         feed = partial(copy_context().run, self._feed, writing)
         feeder = threading.Thread(target=feed, name="euterpe-feed", daemon=True)
         try:
@@ -193,7 +197,7 @@ class HeadStart:
         return False
 
     def finish(self, size_bytes: int, on_wait: Callable[[EncodeProgress], None]) -> EncodeStats | None:
-        """Let ffmpeg read the rest of the source, and wait until it ends.
+        """Let ffmpeg read the rest of the source, and wait until ffmpeg ends.
 
         Return None if ffmpeg failed, or if it did not get the whole source. `on_wait` receives the progress,
         and may raise to end the wait.
@@ -235,8 +239,8 @@ class HeadStart:
     def _await_worth(self, file: SourceFile) -> bool:
         """Wait until the speed of the fetch is known. Return whether an early encode would save time."""
         size, began = file.expect.size or 0, monotonic()
-        # Do not watch the file during this time, because each chunk would wake this thread: a clip of one
-        # second, fetched in 12 ms, took 1.6 ms of CPU here.
+        # Do not watch the file during this time, because each chunk would wake this thread: for a clip of one
+        # second, fetched in 12 ms, this thread used 1.6 ms of CPU time.
         self._over.wait(self._timings.settle_s)
         while not file.is_whole:
             self._check()
@@ -251,7 +255,8 @@ class HeadStart:
     def _plan_of_beginning(self, file: SourceFile) -> Plan | None:
         """Probe the beginning of the source, and return a plan with only the first command.
 
-        Return None if the beginning is not enough, or if the first command cannot read a pipe.
+        Return None if no probe of the beginning succeeds, or if the first command cannot read its source from
+        a pipe.
         """
         needed = 0
         while needed < _MOST_BYTES and not file.is_whole:

@@ -102,9 +102,9 @@ class HttpPlane:
     def prove(self, job: LeasedJob, *, refers: bool) -> bool:
         """Return whether the claim certainly holds now, so that a file may be published.
 
-        For a file to which no published file refers yet, the last heartbeat is enough. An HLS ladder has
-        thousands of such files: the segments. If `refers` is true, the file refers to other files, and a new
-        heartbeat is sent first.
+        If `refers` is true, the file refers to other files, and a new heartbeat is sent first. For any other
+        file, the last heartbeat is enough, because no published file refers to it yet. An HLS ladder has
+        thousands of these other files: the segments.
         """
         held = _held(job)
         if not refers and held.may_publish(self._clock()):

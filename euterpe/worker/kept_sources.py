@@ -25,7 +25,7 @@ _LARGEST_SHARE = 0.25
 
 
 class Disk(Protocol):
-    """The disk of a work directory. `path` may change until the worker has started."""
+    """The disk of a work directory. Read `path` after the start of the worker, which can change `path`."""
 
     path: Path
 

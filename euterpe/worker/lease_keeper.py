@@ -29,7 +29,7 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
         self.interval_s = self._plane.heartbeat_interval_s or self.interval_s
 
     def drop(self, control: AttemptControl) -> None:
-        """Stop extending this lease. If this worker has claimed the job again, keep the later claim."""
+        """Stop extending this lease. A later claim of the same job by this worker is not affected."""
         self.remove(control.job.job_id, control)
 
     def stop_attempts(self) -> None:
@@ -59,5 +59,6 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
             self._outages.failed(error)
         else:
             _log.error("heartbeat_unexpected_error", exc_info=error)
-        # Send the next heartbeat soon after any error, because the leases expire meanwhile.
+        # Send the next heartbeat soon after any error, because the failed heartbeat has not extended the
+        # leases.
         return min(1.0, self.interval_s)

@@ -15,9 +15,8 @@ Measured = Literal["final", "last_beat"]
 class UsageMeter:
     """The usage figures of one attempt. Thread-safe.
 
-    In the document, `measured` is "final" when the attempt recorded its own end. The value is still
-    "last_beat" after the worker was killed or lost its lease. In this case the attempt used at least the
-    recorded amounts.
+    In the document, `measured` is "final" if the attempt recorded its own end. If the worker was killed or
+    lost its lease, `measured` is still "last_beat", and the attempt used at least the recorded amounts.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

@@ -24,7 +24,7 @@ class _Outage:
 
 
 class OutageLog:
-    """The log of the outages that one kind of call meets. `event` is the name of its lines. Thread-safe."""
+    """The log of outages for one kind of call. `event` is the name of the log lines. Thread-safe."""
 
     def __init__(
         self, event: str, *, remind_s: float = _REMIND_S, clock: Callable[[], float] = time.monotonic

@@ -20,9 +20,10 @@ def output_documents(
 ) -> list[dict[str, Any]]:
     """Return one document for each output.
 
-    `url` and `sha256` describe the file that a player opens, which is published last.
-    `size_bytes` is the size of all files, and `file_count` is their number. `files` lists as many files as
-    fit into `max_files_bytes`, which all outputs of the job share. Playlists take precedence over segments.
+    `url` and `sha256` describe the file that a player opens. This file is published last.
+    `size_bytes` is the size of all files, and `file_count` is their number. `files` is the list of files, and
+    the lists of all outputs together have at most `max_files_bytes`. If not all files fit, playlists take
+    precedence over segments.
     """
     pairs: dict[str, list[tuple[MadeFile, Stored]]] = {}
     for file, object_ in zip(made, stored, strict=True):

@@ -29,8 +29,8 @@ _log = structlog.get_logger(__name__)
 # the timeout first. So the encode's timeout ends this many seconds after the attempt's timeout.
 _EXTRA_ENCODE_S = 5.0
 # If the verification finds one of these errors, the cause can be the pipe from which ffmpeg read the source.
-# After any other error, a second encode would not help: the quality would be just as low, and a fault of the
-# worker releases the job anyway.
+# After any other error, a second encode would not help: a quality that is too low would be the same again,
+# and a fault of the worker releases the job anyway.
 _CAUSED_BY_PIPES = (ErrorCode.OUTPUT_TRUNCATED, ErrorCode.OUTPUT_UNDECODABLE)
 
 
@@ -145,8 +145,8 @@ class OutputMaker:
                 on_made=work.offer,
                 watermark_fds=work.watermark_fds,
             )
-        # Measurements during an encode may change the plan. A plan whose first command ran during the fetch
-        # contains no measurements.
+        # Measurements during an encode can change the plan, so use the plan that the encode returns. If the
+        # first command ran during the fetch, the plan contains no measurements, so it is not changed.
         made = stats.plan if commands is work.planned else work.planned
         with self._meter.phase("verify"):
             verified = verify(

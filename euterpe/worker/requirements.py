@@ -16,7 +16,8 @@ from euterpe.domain.spec import JobSpec
 from euterpe.media.ffmpeg_features import FfmpegFeatures
 
 _log = structlog.get_logger(__name__)
-# A spec may have up to 100 errors. The first few errors show which fields are newer.
+# The message names at most this number of fields. A spec can have up to 100 errors, and the first few show
+# which fields are newer.
 _MOST_FIELDS = 5
 
 

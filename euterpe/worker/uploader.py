@@ -151,7 +151,8 @@ class Uploader:
                 while waiting or running:
                     while waiting and _has_room(running.values(), waiting[0][1][1]):
                         place, (file, size) = waiting.popleft()
-                        # With the context, log lines of the thread have the fields of the attempt.
+                        # Run `_put` in a copy of the context, so that its log lines have the fields of the
+                        # attempt.
                         running[pool.submit(copy_context().run, self._put, file)] = place, size
                     for future in wait(running, _CHECK_EVERY_S, FIRST_COMPLETED).done:
                         place, _ = running.pop(future)
@@ -160,7 +161,7 @@ class Uploader:
                     self._control.check()
             except BaseException:
                 self._stopping.set()
-                self._early.stop()  # a thread may wait for a file that is still being sent
+                self._early.stop()  # a thread may be waiting for the early upload of its file
                 raise
             finally:
                 self._stopping.set()

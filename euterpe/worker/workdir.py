@@ -91,7 +91,7 @@ def _take(folder: Path) -> int | None:
     except BlockingIOError:
         os.close(lock)
         return None
-    except OSError:  # if, for example, locks are not supported, every directory would seem to be in use
+    except OSError:  # do not return None: without support for locks, each directory would seem to be in use
         os.close(lock)
         raise
     return lock

@@ -28,7 +28,7 @@ class WorkerTimings:
     """Durations of a worker, in seconds."""
 
     poll_s: float = 1.0  # the pause between two polls for jobs, with a jitter of ±50 %
-    # The time that a claim waits for jobs. If it is None, a claim waits as long as a pause.
+    # The time that a claim waits for jobs. If it is None, a claim waits for `poll_s`, with the same jitter.
     claim_wait_s: float | None = None
     # The time in which attempts must end after the stop signal. The threads of attempts that still run after
     # this time are abandoned.
@@ -62,8 +62,8 @@ class Worker:
         self._tools, self._slots = tools, slots
         self._timings, self._clock = timings, clock
         self.lease_keeper = JobLeaseKeeper(tools.plane, interval_ms=heartbeat_ms)
-        # Besides the attempts in slots, one attempt per slot may upload. More uploads would need too much
-        # memory, because each holds up to 32 MiB.
+        # There are at most two attempts per slot: one in the slot, and one that has left its slot to upload.
+        # More uploads would need too much memory, because each upload holds up to 32 MiB.
         self._most = 2 * slots
         self._pool = pool or ThreadPoolExecutor(self._most, thread_name_prefix="euterpe-slot")
         self._busy: dict[Future[None], AttemptControl] = {}
@@ -161,7 +161,7 @@ class Worker:
                 self._begin(job)
             except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(EuterpeError):  # if a release fails, the lease of that job will expire
+                    with suppress(EuterpeError):  # without the release, the job waits until its lease expires
                         self._tools.plane.release(left, reason=None, timings={})
                 raise
 
@@ -207,8 +207,8 @@ class Worker:
 def _timeout_s(job: LeasedJob) -> float:
     """Return the timeout of an attempt.
 
-    A newer release may store the timeout in another form. Then return the usual timeout, because the attempt
-    will release such a job at once.
+    A newer release may store the timeout in another form. In this case return the usual timeout: it has no
+    effect, because the attempt releases a job of a newer release at once.
     """
     given = job.spec.get("timeout_seconds")
     return float(given) if isinstance(given, int | float) else _USUAL_TIMEOUT_S

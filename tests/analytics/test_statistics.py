@@ -33,8 +33,8 @@ def test_rates_of_many_are_exact_until_the_normal_distribution_is_as_good() -> N
     theirs = float(statistical.fisher(60, 6_000, 90, 6_000))
     assert equal_rates(60, 6_000, 90, 6_000) == pytest.approx(theirs, rel=1e-9)
     assert equal_rates(0, 10**6, 3, 10**6) == pytest.approx(0.25, rel=1e-4)
-    # With 20,000 hits on both sides together, `equal_rates` uses the exact test. With 20,001 hits, it uses
-    # the normal approximation.
+    # With 20,000 hits on both sides together, `equal_rates` uses the exact test. With 20,001 hits,
+    # `equal_rates` uses the normal approximation.
     exact = equal_rates(9_800, 10**6, 10_200, 10**6)
     assert equal_rates(9_800, 10**6, 10_201, 10**6) == pytest.approx(exact, rel=0.04)
     assert equal_rates(10**5, 10**6, 10**5, 10**6) == 1

@@ -96,7 +96,10 @@ class Served:
         return self._requesters[-1]
 
     def wait_for_open_waits(self, count: int) -> None:
-        """Poll the metrics until `count` requests wait. The server notices a disconnect with a delay."""
+        """Poll the metrics until `count` requests wait.
+
+        The test must wait, because the server notices a disconnect only after a delay.
+        """
         while f"euterpe_http_waits {count}.0" not in self.anonymous.get("/metrics").text:
             pass
 

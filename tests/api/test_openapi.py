@@ -161,7 +161,7 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
         if data.draw(st.booleans()):
             use_job(target.finished, case)
         query = case.query or {}
-        # Skip dicts: the case counts as invalid, but the client sends a list, which the API accepts.
+        # Skip dicts: schemathesis counts them as invalid, but sends them as lists, which the API accepts.
         assume(not isinstance(query.get("job_id"), dict))
         if isinstance(query.get("wait_ms"), int) and query["wait_ms"] > _LONGEST_WAIT_MS:
             query["wait_ms"] = _LONGEST_WAIT_MS

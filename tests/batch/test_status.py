@@ -59,7 +59,7 @@ def test_only_success_has_no_shortfall(statuses: tuple[str, ...], rows: int, exp
 
 
 class FakeService:
-    """A service that answers each request with the next state. A job without a state is unknown."""
+    """A service that answers each request with the next state. A state has the jobs that are known, by id."""
 
     def __init__(self, *states: dict[str, Job]) -> None:
         self._states = iter(states)

@@ -69,7 +69,7 @@ def test_no_more_are_in_flight_than_allowed() -> None:
         with lock:
             now += 1
             most = max(most, now)
-        all_in_flight.wait(30)  # waits until five calls run at once
+        all_in_flight.wait(30)  # wait until five calls run at once
         with lock:
             now -= 1
         return ACCEPTED

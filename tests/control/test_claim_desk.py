@@ -139,7 +139,7 @@ def test_a_lost_answer_is_given_again(store: Store, desk: ClaimDesk) -> None:
 
 
 def test_a_repeated_claim_of_an_empty_queue_is_found_by_the_next_claim(store: Store, claims: Claims) -> None:
-    """The repeated claim does not queue behind the workers that came before it."""
+    """The next claim of the desk finds the repeated claim, although five workers have waited longer."""
     enqueue(store)
     desk = desk_of(store, claims, SELDOM, most_at_once=2)
     desk.start()
@@ -174,7 +174,7 @@ def test_a_claim_whose_attempts_have_ended_is_answered_without_jobs(store: Store
 
 
 def test_a_request_that_was_sent_twice_shares_its_answer(store: Store, claims: Claims) -> None:
-    """A batch has one worker, so the two requests are in different batches."""
+    """A claim of this desk is for at most one worker, so no claim contains both copies of the request."""
     desk = desk_of(store, claims, most_at_once=1)
     waiting = [desk.enter(request(claim_id="c1")) for _ in range(2)]
     (job_id, _) = enqueue(store, 2)
@@ -184,7 +184,7 @@ def test_a_request_that_was_sent_twice_shares_its_answer(store: Store, claims: C
 
 
 def test_a_copy_that_waits_behind_other_workers_shares_the_answer_too(store: Store, claims: Claims) -> None:
-    """The claim that finds the job also empties the queue. The copy must not wait for another claim."""
+    """After the job is claimed, the queue is empty. The copy must not wait for the claim of a later job."""
     desk = desk_of(store, claims, most_at_once=2)
     desk.start()
     first, _, copy = (
@@ -222,7 +222,7 @@ def test_an_error_of_a_claim_loses_nobody(store: Store, claims: Claims, *, loses
 
 
 def test_a_stop_answers_all_waiting_workers_first(store: Store, claims: Claims) -> None:
-    desk = desk_of(store, claims, SELDOM)  # SELDOM, because a poll would claim for the waiting workers
+    desk = desk_of(store, claims, SELDOM)  # no poll, because a poll would claim for the waiting workers
     desk.start()
     waiting = [desk.enter(request(f"w{number}")) for number in range(50)]
     look(desk)
@@ -272,7 +272,7 @@ def test_too_many_workers_are_refused(store: Store, claims: Claims) -> None:
 
 
 def test_a_worker_that_left_gets_no_job(store: Store, claims: Claims) -> None:
-    desk = desk_of(store, claims, SELDOM)  # SELDOM, because a worker cannot leave while a poll claims for it
+    desk = desk_of(store, claims, SELDOM)  # no poll, because w1 cannot leave while a poll claims for w1
     desk.start()
     waiting = desk.enter(request("w1"))
     look(desk)

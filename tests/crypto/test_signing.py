@@ -223,7 +223,7 @@ def test_an_unverified_request_uses_up_no_nonce() -> None:
 def test_a_delivery_gets_through_once_wherever_the_clock_goes(ahead: int, waits: list[int]) -> None:
     """The clock goes forwards and backwards while other deliveries arrive.
 
-    The arrival of these deliveries expires old nonces.
+    When these deliveries arrive, the receiver removes old nonces.
     """
     nonces, now, latest_signed = MemoryNonces(), NOW, NOW + ahead
     receive(headers_at(NOW + ahead), now=now, nonces=nonces)

@@ -33,7 +33,7 @@ class WatchedOutbox(Outbox):
         self.batches: list[int] = []
         self.failures = 0
         self.postponed: list[tuple[str, int]] = []
-        self.postponements = 0  # the number of calls; each call is one transaction
+        self.postponements = 0  # the number of calls that postpone events
         self.changed = threading.Condition()
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:

@@ -25,7 +25,7 @@ def test_a_code_says_when_it_occurs_and_what_to_do(code: ErrorCode) -> None:
 
 
 def test_what_is_released_without_a_charge_is_tried_again() -> None:
-    """If such an error were permanent, the job would stay in `failed`."""
+    """If an error of a released job were permanent, the job would stay in `failed`."""
     released = [code for code in ErrorCode if code.release is not Release.NEVER]
     assert len(released) >= 8
     assert {code.retry for code in released} == {RetryClass.TRANSIENT}

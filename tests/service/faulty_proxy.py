@@ -27,8 +27,8 @@ _LATE_S, _VERY_LATE_S = 0.3, 3.5
 
 class Fault(StrEnum):
     REQUEST_LOST = "request_lost"
-    ANSWER_LOST = "answer_lost"  # the server has executed the call
-    TWICE = "twice"  # the second request is sent at once, or after the answer
+    ANSWER_LOST = "answer_lost"  # the server executes the call, but the worker gets no answer
+    TWICE = "twice"  # the proxy sends the request again, at once or after the answer
     LATE = "late"  # the request or the answer is delayed
     REORDERED = "reordered"  # the next call overtakes this call
 
@@ -56,12 +56,13 @@ class FaultyProxy:
     def __init__(self, port: int, *, seed: int) -> None:
         self._upstream, self._random = port, Random(seed)
         self.faults: Counter[str] = Counter()
-        self.ends: dict[tuple[str, str], ReportedEnd] = {}  # by call and attempt id
+        self.ends: dict[tuple[str, str], ReportedEnd] = {}  # the keys are (call, attempt id)
         self.has_faults = True
         # The times of each request of a claim id: its arrival, and its answer or abort.
         self.claims: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        self.empty_claims: dict[str, float] = {}  # when a claim id was first answered without jobs
-        self.outages: list[tuple[float, float]] = []  # the times without a server, by the wall clock
+        self.empty_claims: dict[str, float] = {}  # by claim id: the time of its first answer without jobs
+        # The start and the end of each time without a server, by the wall clock.
+        self.outages: list[tuple[float, float]] = []
         self._away_since: float | None = None
         self._calls, self._counted = 0, threading.Condition()
         self._loop = asyncio.new_event_loop()

@@ -21,7 +21,8 @@ from tests.s3 import S3Server
 from tests.service.receiver import Receiver
 
 _REPOSITORY = Path(euterpe.__file__).parents[1]  # the programs run the code of the tests' own checkout
-# The settings that a remote worker has in common with the other programs. It has no database and no KEK.
+# The settings that a remote worker shares with the other programs. A remote worker has no database and no
+# KEK.
 _OF_REMOTE_WORKERS = (
     "PATH",
     "PYTHONPATH",

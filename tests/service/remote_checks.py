@@ -10,7 +10,7 @@ from tests.service.faulty_proxy import ReportedEnd
 from tests.service.remote_fleet import RemoteFleet
 from tests.service.store.processes.invariants import JobLife, check_lives, read_lives
 
-# An answer may arrive just before the sweep, so that the heartbeat which would revive the lease is too late.
+# If an answer arrives at most this long before the sweep, the heartbeat comes too late to revive the lease.
 _SLACK_S = 0.2
 
 
@@ -20,12 +20,12 @@ class Figures:
 
     succeeded: int
     wanted_failures: int
-    released: int  # not charged to the job
+    released: int  # the job was released, so the attempt was not charged
     hurt: int  # the lease expired because the worker was killed or frozen
     late: int  # the lease expired because the heartbeats of a running worker did not arrive
     outage: int  # the answer to the claim was lost, and the API was then down for longer than a lease
-    held_up: int  # the answer to the claim arrived after the end of the lease, and was of no use
-    copied: int  # a copy of a claim without jobs arrived after a restart of the API, and was a new claim
+    held_up: int  # the answer to the claim arrived after the lease had expired
+    copied: int  # after a restart, the API took a copy of a claim, answered without jobs, for a new claim
 
 
 def check_fleet(fleet: RemoteFleet) -> Figures:
@@ -150,7 +150,8 @@ def _was_held_up(fleet: RemoteFleet, attempt: Any) -> bool:
 def _is_of_late_copy(fleet: RemoteFleet, attempt: Any) -> bool:
     """Return whether the claim of this attempt was answered without jobs by an earlier API process.
 
-    Only that process knew that the claim was over (a limit in docs/guarantees.md).
+    The next process does not know this claim id, so it serves a late copy of the claim as a new claim
+    (a limit in docs/guarantees.md).
     """
     empty_at = fleet.proxy.empty_claims.get(attempt.claim_id.partition(":")[2])
     began = attempt.started_at / 1000

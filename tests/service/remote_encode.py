@@ -1,4 +1,4 @@
-"""A job whose encode in a remote worker a test stops, so that the test decides when the job goes on."""
+"""Start an encode in a remote worker, and stop its ffmpeg until the test continues it."""
 
 import os
 import signal

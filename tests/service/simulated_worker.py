@@ -36,8 +36,8 @@ _TIMEOUT_S = 600.0
 _WATCH_S = 0.05
 _CLAIM_WAIT_S = 2.0
 _LONGEST_STEP_S = 0.02
-# This is half of the lease, as in production. After a longer pause between two copies of a claim whose answer
-# was lost, the lease has expired, and the attempt is lost.
+# The longest pause before a claim is repeated: half of the lease, as in production. If a claim's answer was
+# lost and the claim is repeated after a longer pause, the lease has expired, and the attempt is lost.
 _LONGEST_PAUSE_S = 1.5
 
 
@@ -55,7 +55,7 @@ class Journal:
 class LeaseWatch:
     """A record of the time until which each lease is valid.
 
-    The plane forgets this time when a lease is lost.
+    `HttpPlane` deletes this time when a lease is lost, so `LeaseWatch` has a copy.
     """
 
     def __init__(self, plane: HttpPlane, keeper: JobLeaseKeeper) -> None:

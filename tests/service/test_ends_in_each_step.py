@@ -92,7 +92,7 @@ STEPS = (
     Step("loudness", "ffmpeg", outputs=("loud",)),
     Step("search", "ffmpeg", outputs=("aimed",)),
     Step("search-score", "read_quality_logs", outputs=("aimed",)),
-    # In the job of the next two steps, ffmpeg encodes the film and also decodes its own output.
+    # In the job of the next two steps, ffmpeg encodes the film, and also decodes its output to score it.
     Step("loopback", "ffmpeg", outputs=("scored",)),
     Step("score", "read_quality_logs", outputs=("scored",)),
     Step("copy", "ffmpeg", outputs=("copied",)),

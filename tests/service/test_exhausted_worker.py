@@ -31,7 +31,8 @@ def test_a_worker_without_descriptors_charges_no_job(installation: Installation,
     worker = installation.start("worker")
     worker.await_log("worker_started")
     with installation.store() as store:
-        first = submit(installation, store)  # this job makes the worker open the connections that it keeps
+        # During its first job, the worker opens the connections that it keeps open.
+        first = submit(installation, store)
         await_attempt(store, first, lambda row: row.outcome == "succeeded")
         for spare in (0, 3, 6):
             before = lower_the_limit(worker, spare)

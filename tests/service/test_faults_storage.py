@@ -145,7 +145,7 @@ def test_a_source_that_finds_no_room_is_a_full_disk(installation: Installation, 
     worker.await_log("worker_started")
     resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (limit, limit))
     with installation.store() as store, closing(store.database.listen(Topic.INBOX)) as commits:
-        for excess in (1, limit):  # with 1, the last flush fails; with `limit`, a write
+        for excess in (1, limit):  # with 1, the last flush fails; with `limit`, an earlier write fails
             (media / "large.mp4").write_bytes(bytes(limit + excess))
             spec = parse_spec({**installation.request("large.mp4"), "max_attempts": 1})
             job_id = store.submit(spec, installation.requester_id).result(TIMEOUT_S).job_id

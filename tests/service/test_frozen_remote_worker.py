@@ -24,7 +24,7 @@ _VIDEO = {"name": "video", "type": "mp4", "video": {"codec": "h264", "crf": 0}, 
 
 @pytest.fixture
 def proxy(installation: Installation) -> Iterator[S3Proxy]:
-    """Yield a proxy in front of the object store. It is the only store that the workers may use."""
+    """Yield a proxy in front of the object store. The settings allow workers only this endpoint."""
     proxy = S3Proxy(installation.s3)
     with Server(http_handler(proxy)) as server:
         installation.environ["EUTERPE_STORAGE_ENDPOINTS"] = f"http://{server.pair}"
@@ -53,7 +53,8 @@ def test_a_remote_worker_frozen_in_an_upload_publishes_nothing_over_the_newer_re
             winner, before = published.read_bytes(), published.stat()
         assert done.outputs[0]["sha256"] == sha256(winner).hexdigest()
         with to_server.held():
-            # No heartbeat shows the worker that its lease is lost. So it must ask before it publishes.
+            # Heartbeats get no answer, so the worker does not know that its lease is lost. The worker must
+            # ask the server before it publishes.
             os.kill(frozen.pid, signal.SIGCONT)
             to_server.await_request(b'"urgent": true')
         frozen.await_log("lease_lost")
@@ -69,8 +70,9 @@ def test_a_remote_worker_frozen_in_an_upload_publishes_nothing_over_the_newer_re
 def _check_life(installation: Installation, job_id: str) -> None:
     """Check that the other worker's attempt alone succeeded, and that each step has one event.
 
-    The frozen worker may have claimed the job twice: its upload left the slot, so it was waiting for a job
-    when it was frozen, and the server cannot know that nobody reads the answer to this claim.
+    The frozen worker can have claimed the job twice. Its upload had left the slot, so it had already sent a
+    claim for the free slot when it was frozen. The server cannot know that nobody reads the answer to this
+    claim, so it can claim the same job again for the frozen worker.
     """
     with installation.store() as store:
         lives = read_lives(store)

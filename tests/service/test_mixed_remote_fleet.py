@@ -44,8 +44,8 @@ def test_what_one_remote_worker_lacks_costs_no_attempt_and_another_worker_runs_i
         for code in job_ids:
             worker = old if code == "spec_not_understood" else lacking
             worker.await_log(f'"code": "{code}"')
-        # Stop these workers. Otherwise, they may claim the jobs again, and each release makes the pause
-        # longer.
+        # Stop these workers. Otherwise, they could claim and release the jobs again. Each release makes the
+        # pause before the next claim longer.
         assert [worker.stop() for worker in (old, lacking)] == [0, 0]
         for code, job_id in job_ids.items():
             waiting = client.status(job_id)

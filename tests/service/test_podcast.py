@@ -41,7 +41,7 @@ def test_a_quiet_recording_becomes_a_podcast(installation: Installation, media: 
     assert len(sound(made).samples) == 1
     assert end_seconds(made) == pytest.approx(end_seconds(source), abs=0.1)
     (track,) = output["renditions"]
-    assert track["measured_lufs"] == pytest.approx(loudness(source), abs=3.5)  # the mix to mono is measured
+    assert track["measured_lufs"] == pytest.approx(loudness(source), abs=3.5)  # the level of the mono mix
     assert track["measured_lufs"] + track["gain_db"] == pytest.approx(-16.0, abs=0.1)
     assert "loudness_limited" not in [warning["code"] for warning in job.warnings]
     with av.open(str(source)) as before, av.open(str(made)) as after:

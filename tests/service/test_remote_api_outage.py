@@ -23,7 +23,8 @@ from tests.service.remote_encode import begin_encode, stopped_encoder
 from tests.service.store.processes.invariants import check_lives, read_lives
 from tests.store.jobs import enqueue
 
-# A new API process sweeps no expired lease for the duration of a lease. The test claims within this time.
+# After its start, an API process sweeps no expired lease for the duration of a lease. The test sends its
+# claim within this time.
 _LEASE = {"EUTERPE_LEASE_TTL_MS": "4000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
 _WORKER = "w-calls"
 _POLL_S, _LONGEST_POLLS = 0.05, 1200
@@ -95,7 +96,7 @@ def _await_next_heartbeat(installation: Installation, job_id: str) -> None:
 
 
 def _use_claim(api: ServerConnection, claim_id: str, jobs: Sequence[Claimed]) -> None:
-    """Check that a claim of another API process gets its first answer here, and that its tokens are valid."""
+    """Repeat a claim. Check that this API process returns the same jobs, and accepts their lease tokens."""
     again = _claim(api, claim_id)
     assert [job.lease for job in again] == [job.lease for job in jobs]
     beats = [Beat(job.lease) for job in jobs]

@@ -21,7 +21,8 @@ from tests.service.signed_url_store import signed_url_store
 _LEASE = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
 _MINTED = ("wrong key", "expiring token", "malformed answer", "fresh token", "signature")
 _SOUND = {"profile": "audio-aac", "max_attempts": 1}
-# Each call of a worker, except `rival`, which is made only if another job has used the same output URL.
+# All calls of a worker except `rival`. A worker calls `rival` only if another job has used the same output
+# URL.
 _CALLS = {"claim", "credentials", "heartbeat", "advance", "refresh", "complete", "fail", "release"}
 
 

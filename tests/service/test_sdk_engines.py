@@ -136,7 +136,7 @@ def test_every_error_has_its_type(installation: Installation) -> None:
 
 
 def _expect_errors(installation: Installation, client: Client) -> None:
-    # A job with undelivered events is not pruned, so this job has no webhook.
+    # This job has no webhook, because a prune keeps jobs with undelivered events.
     request = installation.request("clip.mp4", status_webhook_url=None)
     _expect(NotFound, client.status, _UNKNOWN_ID)
     assert _expect(Invalid, client.submit, {**request, "profile": "none"}).errors

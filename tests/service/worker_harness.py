@@ -194,7 +194,7 @@ class WatchedSandbox(Sandbox):
 def _stop_once_bound_to_helper(pid: int) -> None:
     """Stop a child after it has set its parent-death signal.
 
-    The child blocks SIGTERM after it has set this signal.
+    A child sets this signal before it blocks SIGTERM. So a child that blocks SIGTERM has set it.
     """
     while True:
         os.kill(pid, signal.SIGSTOP)

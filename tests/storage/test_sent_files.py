@@ -129,7 +129,7 @@ def test_a_file_whose_parts_the_store_has_lost_is_sent_again(
     server = serve(store)
     to = early(server).destination(Output(url="s3://out/"), credentials(S3, server), OWNER)
     sent = send(to, file)
-    store.unfinished.clear()  # as, for example, a lifecycle rule of the bucket does
+    store.unfinished.clear()  # a lifecycle rule of a bucket can remove parts, for example
     put(to, file, sent, lambda: None)
     assert store.objects["/out/film.mp4"].content == file.read_bytes()
 

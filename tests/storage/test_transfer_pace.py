@@ -179,7 +179,8 @@ def test_disconnecting_after_each_chunk_is_too_slow_as_well(
 ) -> None:
     """Each try transfers 64 KiB, which counts as progress. The pace is measured over all tries together."""
     served = threading.Semaphore(0)
-    weak = b'etag: W/"one"\r\n\r\n'  # a fetch with a weak ETag can be resumed, but fetches no ranges
+    # A fetch with a weak ETag can be resumed, but only the front request fetches bytes.
+    weak = b'etag: W/"one"\r\n\r\n'
 
     def send_some_and_disconnect(server: Server, sock: socket.socket) -> None:
         request = server.read_request(sock)

@@ -1,4 +1,4 @@
-"""Tests of a remote worker's settings: bad settings are refused; the first claim has the good settings."""
+"""Tests of a remote worker's settings: bad settings are refused, and the first claim uses good settings."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -31,7 +31,7 @@ def provider(ring: LocalKeyRing) -> WatchedKeyProvider:
 def access(url: str, provider: WatchedKeyProvider) -> Iterator[CredentialAccess]:
     """Yield access to credentials that expire in 30 s.
 
-    The access does not wait for an unavailable key provider.
+    If the key provider is unavailable, the access does not wait until it is available again.
     """
     with Store(url, provider, sweep_every_ms=0) as store, store_plane(store) as plane:
         expires_at = iso(int(time.time() * 1000) + 30_000)

@@ -78,7 +78,7 @@ def test_what_growing_outputs_need_is_freed(
     job = ledger.open()
     job.reserve(10 * MIB)
     keep(kept, tmp_path, 350 * MIB, "a")
-    disk.others = 40 * MIB  # simulates the files of the job, which this test does not write
+    disk.others = 40 * MIB  # simulate the job's files, which this test does not write
     job.hold(40 * MIB)
     assert "a" not in kept
 

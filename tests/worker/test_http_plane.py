@@ -296,12 +296,12 @@ def test_progress_is_sent_early_without_a_wait(
 ) -> None:
     late = Late(lambda request: beats(request, cancel_requested=True))
     server.script(late)
-    assert plane.report(job, ProgressFigures(10.0))  # sends no beat: the last beat was less than 5 s ago
+    assert plane.report(job, ProgressFigures(10.0))  # no heartbeat yet: the last one was less than 5 s ago
     clock.now += 5
     assert plane.report(job, ProgressFigures(20.0))
     assert late.arrived.wait(10)
     clock.now += 5
-    assert plane.report(job, ProgressFigures(30.0))  # sends no beat: the early beat has no answer yet
+    assert plane.report(job, ProgressFigures(30.0))  # no heartbeat yet: the early one has no answer
     late.release()
     server.script(beats)
     assert plane.heartbeat([Heartbeat(job)]).held == {JOB}
@@ -376,7 +376,7 @@ def test_a_stale_claim_writes_nothing(
 def test_an_end_is_sent_although_a_beat_found_the_job_lost(
     plane: HttpPlane, server: Server, job: LeasedJob
 ) -> None:
-    """If the answer to `complete` was lost, the next beat finds no lease, but the repeated call succeeds."""
+    """After a lost answer to `complete`, a heartbeat finds no lease, but a repeated `complete` succeeds."""
     server.script(lost, OK)
     assert beat(plane, job) == set()
     assert plane.succeed(job, [], {})

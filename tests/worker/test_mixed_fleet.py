@@ -1,4 +1,4 @@
-"""Tests of jobs that need something that this worker lacks: they are released for another worker."""
+"""Tests that a worker releases a job which it cannot run, so that another worker can run the job."""
 
 import threading
 from collections.abc import Mapping, Sequence

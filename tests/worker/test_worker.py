@@ -153,7 +153,7 @@ class CountedPlane:
         self._plane, self._claim, self._advance = plane, plane.claim, plane.advance
         self._prove, self._succeed = plane.prove, plane.succeed
         self.claimed = self.uploading = self.succeeded = 0
-        self.claims = list[tuple[int, int]]()  # per claim, the numbers of attempts: in the slot, unfinished
+        self.claims = list[tuple[int, int]]()  # for each claim: (attempts in the slot, unfinished attempts)
         self._pair, self._lock = threading.Barrier(2), threading.Lock()
         for name in ("claim", "advance", "prove", "succeed"):
             patch.setattr(plane, name, getattr(self, name))

@@ -41,12 +41,13 @@ class Commit:
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=lambda: dict.fromkeys(HISTORY, ()))
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)  # names by id
-    # The time of the read, by the database's clock. Commits of earlier versions of Euterpe have 0.
+    # The time at which the history was read, by the database's clock. In a commit of an earlier version of
+    # Euterpe, it is 0.
     read_ms: int = 0
 
     @property
     def read_at(self) -> datetime:
-        """Return the time of the read by the database's clock or, in an old commit, the commit's time."""
+        """Return the time at which the history was read or, for an old commit, the time of the commit."""
         return datetime.fromtimestamp((self.read_ms or self.at_ms) / 1000, UTC)
 
     def rows(self, table: str) -> int:
@@ -142,5 +143,8 @@ def sync(path: Path) -> None:
 
 
 def partition_column(table: Table) -> str:
-    """Return the column whose day names the folder of a row. All versions of a row have the same day."""
+    """Return the column whose day names the folder of a row.
+
+    All versions of a row have the same day, so they are in the same folder.
+    """
     return {"attempts": "started_at", "deliveries": "ended_at"}.get(table.name, "created_at")

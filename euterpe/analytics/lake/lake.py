@@ -34,7 +34,7 @@ class Append:
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)
     drop: frozenset[str] = frozenset()  # paths of files that the next commit leaves out
-    read_ms: int = 0  # the time of the read, by the database's clock
+    read_ms: int = 0  # the time at which the history was read, by the database's clock
 
     def path(self, table: str) -> str:
         """Return the URL of the folder to which Spark writes a table."""

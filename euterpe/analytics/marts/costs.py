@@ -32,9 +32,9 @@ TABLE = Table(
         profile
         jobs long Jobs with at least one ended attempt.
         cpu_hours double Processor time; if it is unknown, the time for which the attempt held its slot.
-        estimated_hours double The part of cpu_hours that is slot time.
-        wasted_cpu_hours double The part of cpu_hours from attempts that did not succeed.
-        wasted_estimated_hours double The part of wasted_cpu_hours that is slot time.
+        estimated_hours double cpu_hours of the attempts whose processor time is unknown.
+        wasted_cpu_hours double cpu_hours of the attempts that did not succeed.
+        wasted_estimated_hours double estimated_hours of the attempts that did not succeed.
         gib_in double GiB read.
         gib_out double GiB written.
         output_minutes double Minutes of media in the outputs.

@@ -39,7 +39,7 @@ TABLE = Table(
         p50_waiting_ms double Median wait of these jobs.
         p95_waiting_ms double 95th percentile of the wait of these jobs.
         waiting_ratio double p95_waiting_ms / p95 wait of all jobs of the queue; null if the divisor is 0.
-        is_compared bool Whether this requester and another one have at least 30 jobs each in this queue.
+        is_compared bool Whether this requester and at least one other have 30 jobs or more in this queue.
         jain double Jain's index of mean wait + 1 s, over the compared requesters; null if there are none.
     """,
         JOB_FACTS,

@@ -40,7 +40,7 @@ TABLE = Table(
         service_seconds double Mean of the time that all attempts of a job take together.
         service_cv2 double Squared coefficient of variation of the time that all attempts of a job take.
         load double Slots kept busy in the busiest hour: arrivals_per_hour x service_seconds / 3600.
-        weekly_growth double Weekly growth of arrivals, from up to eight whole weeks; 0 with fewer than three.
+        weekly_growth double Weekly growth of arrivals, from three to eight whole weeks; 0 if fewer are known.
         forecast_load double load on the day of the forecast (in 30 days), if load grows by weekly_growth.
         slots_now long Largest number of attempts at once in the last 28 days.
         slots_needed long Fewest slots that keep the p95 wait within the target at forecast_load.
@@ -53,7 +53,7 @@ TABLE = Table(
         p50_waited_seconds double Observed median wait of the jobs of the last 28 days.
         p95_waited_seconds double Observed p95 wait of the jobs of the last 28 days.
         still_waiting long Jobs of the last 28 days that still wait. Their waits so far are observed waits.
-        model_gap double Quotient of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s, larger by smaller.
+        model_gap double The larger of the model's and the observed p95 (each + 1 s) divided by the smaller.
         model string The name of the model and its assumptions.
     """,
         JOB_FACTS,

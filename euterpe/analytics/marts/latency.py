@@ -72,7 +72,7 @@ def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
 STAGES = ("waiting", "fetch", "encode", "upload", "total")
 _DOING = {"waiting": "waiting", "fetch": "fetching", "encode": "encoding", "upload": "uploading"}
 _DRAWN, _LISTED = 4, 8  # how many kinds of work the chart shows, and how many the table shows
-Kind = tuple[str, str]  # a kind of work: profile and queue
+Kind = tuple[str, str]  # a kind of work: a pair of profile and queue
 
 
 def section(results: Results) -> Section:

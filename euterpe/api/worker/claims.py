@@ -65,8 +65,8 @@ class ClaimEndpoint:
         try:
             documents = await self._pool.run(partial(self._documents, jobs, call.requester_id))
         except Exception as error:
-            # A worker repeats a refused claim that has an id. The claim keeps its jobs, because the request
-            # may have arrived twice, and the other copy may have been answered with these jobs.
+            # Keep the jobs of a refused claim that has an id, because the worker repeats this claim. The
+            # request may also have arrived twice, and the other copy may have been answered with these jobs.
             if request.claim_id is None or not isinstance(error, Refused):
                 await asyncio.gather(*map(asyncio.wrap_future, self._give_back(jobs)), return_exceptions=True)
             raise

@@ -113,7 +113,7 @@ class RequestFields:
         return self._wrong(name, f"must be one of {', '.join(choices)}", choices[0])
 
     def inner(self, name: str) -> "RequestFields":
-        """Return the fields of a required object. Their errors are added to `self.errors`."""
+        """Return the fields of a required object. Errors in these fields are added to `self.errors`."""
         value = self._values.get(name)
         if not isinstance(value, dict):
             self._wrong(name, _MISSING if value is None else "must be an object", None)

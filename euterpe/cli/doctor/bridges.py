@@ -17,7 +17,7 @@ _TIMEOUT_S = 10.0
 
 
 def examine_bridges(settings: Settings, name: str | None = None) -> Iterator[CheckResult]:
-    """Yield the results for all declared bridges, or for the one with this name."""
+    """Yield the results for the bridge `name`, or for all declared bridges if `name` is None."""
     try:
         bridges = load_bridges(settings, name)
     except EuterpeError as error:

@@ -52,9 +52,9 @@ def _server(server: ServerConnection, settings: Settings) -> str:
 
 
 def _key(server: ServerConnection, settings: Settings) -> str:
-    """Check the API key: release a claim that was never made.
+    """Check the API key by releasing a claim that was never made.
 
-    The release changes nothing, but needs a key with the right scope.
+    The release changes nothing, but the server refuses it if the key lacks the scope.
     """
     call = worker_calls.release_claim(worker_id(), str(uuid4()))
     try:

@@ -48,8 +48,8 @@ class Rung(StrictModel):
 
     @model_serializer(mode="wrap")
     def _shortest(self, write: SerializerFunctionWrapHandler) -> Any:
-        # Older releases know only the heights of rungs. So a rung that has only a height is written as this
-        # number. Older releases can read the number, and compute the same hash of the request.
+        # Write a rung that has only a height as this number, because older releases know no other form. So an
+        # older release can read the rung, and computes the same hash of the request.
         return self.height if self.bitrate_kbps is None and self.crf is None else write(self)
 
 
@@ -100,7 +100,7 @@ class AdaptiveVideo(StrictModel):
 
 
 def _never_copied(audio: Sounds) -> Sounds:
-    """Raise for sound that may be copied, because each segment must decode alone and end with the picture."""
+    """Raise if `copy` of a track is `auto`: each segment must decode alone and end with the picture."""
     tracks = audio if isinstance(audio, tuple) else (audio,)
     places = [place for place, one in enumerate(tracks) if isinstance(one, Audio) and one.copies == "auto"]
     if places:

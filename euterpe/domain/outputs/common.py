@@ -127,7 +127,7 @@ VideoRate = Annotated[int, widest(_VIDEO, "bit_rate")]
 
 
 def check_hdr(hdr: Hdr, info: ValidationInfo) -> Hdr:
-    """Raise for `keep` if players expect 8 bits and SDR from the codec."""
+    """Raise for the value `keep` unless players accept 10 bits and HDR in the codec."""
     codec = codec_in(info)
     if hdr == "keep" and codec is not None and not codec.keeps_hdr:
         raise ValueError(f"must be 'sdr' for {codec.name}: {quoted(_keeping_hdr())} can keep HDR")

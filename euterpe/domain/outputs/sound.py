@@ -1,4 +1,4 @@
-"""Sound: its settings in all types of output, and the outputs that are sound alone (M4A, MP3, Opus, FLAC)."""
+"""Sound: its settings in all types of output, and the outputs with only sound (M4A, MP3, Opus, FLAC)."""
 
 from typing import Annotated, Literal
 
@@ -63,7 +63,7 @@ Sounds = Annotated[
 
 
 class SoundOutput(BaseOutput):
-    """The fields of all outputs that are sound alone."""
+    """The fields of all outputs that contain only sound."""
 
     metadata: Metadata = "strip"
     """The tags and chapters: none (`strip`), those of the source (`keep`), or those in the given object."""

@@ -22,7 +22,7 @@ from euterpe.media.whitelist import MAX_STREAMS
 # The timeout assumes that a child reads all packets of a file at this speed or faster.
 _READ_BYTES_PER_SECOND = 25_000_000
 # ffmpeg copies packets of these codecs between these containers byte for byte. MPEG-TS and ADTS are not in
-# the list, because they frame the packets differently. VP9 and AV1 are not in the list, because ffmpeg may
+# the list, because they frame the packets differently. VP9 and AV1 are not in the list, because ffmpeg can
 # join or split their packets.
 _SAME_BYTES = frozenset({"h264", "hevc", "aac", "opus", "mp3", "flac"})
 _SAME_FRAMING = frozenset({"mov", "matroska", "mp3", "flac", "ogg"})

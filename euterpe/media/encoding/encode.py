@@ -106,7 +106,7 @@ def encode(
         if failed.keys().isdisjoint(command.outputs):
             for file in files_of(command):
                 on_made(file)
-    # The statistics of a two-pass encode take 1.5 GB for a film of two hours with 1080 lines.
+    # Remove the statistics of two-pass encodes, which take 1.5 GB for a film of two hours with 1080 lines.
     _remove_folder(folder / STATISTICS)
     return EncodeStats(
         plan=plan,

@@ -67,7 +67,8 @@ def _encrypt(source: BinaryIO, parent: int, encryptor: CipherContext, on_tick: C
 def _opened(parent: int, name: str) -> Iterator[tuple[BinaryIO, int]]:
     """Yield a regular file and its size.
 
-    Without Landlock, a compromised ffmpeg could make a link to another job's file, or a FIFO.
+    Refuse links and special files: without Landlock, a compromised ffmpeg could replace a segment by a FIFO,
+    or by a link to another job's file.
     """
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -59,7 +59,7 @@ _COMPONENT_AND_LEVEL = re.compile(r"^(?:\[[^\]]*\] *)+")
 class FailureReason:
     """The tail of ffmpeg's stderr, bounded in size, from which the error is derived.
 
-    The first line about damage is also kept, because hundreds of harmless warnings may follow it.
+    The first line about damage is also kept, because hundreds of harmless warnings can follow it.
     """
 
     def __init__(self) -> None:
@@ -101,11 +101,11 @@ class FailureReason:
     def out_of_memory(
         self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0
     ) -> MediaError | None:
-        """Return the error of a process that ran out of memory but did not fail, or None.
+        """Return an error if ffmpeg ran out of memory but ended with success, or else None.
 
-        ffmpeg goes on when one of its decoders fails for lack of memory.
+        If one of its decoders fails for lack of memory, ffmpeg continues, and can end with success.
 
-        ffmpeg's message alone proves nothing, because it may quote the source.
+        ffmpeg's message alone proves nothing, because the message can quote the source.
         """
         self._note(self._line)
         proved = error_from_exit(end, limits, held_memory_bytes) if self._lacked_memory else None

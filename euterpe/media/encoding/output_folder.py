@@ -15,7 +15,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Command, Discard, File, Plan, Rendition, Still
 
 _BLOCK, _PAGE = 512, 4096
-# The muxers make temporary files, so the folder may contain more files than the plan.
+# The muxers make temporary files, so the folder can contain more files than the plan.
 _SPARE_NAMES = 1_000
 # The largest number of segments for a source of unknown duration: two days in segments of two seconds.
 _MOST_SEGMENTS = 86_400
@@ -39,7 +39,7 @@ class OutputFolder:
         self._outputs = {file.path: file.output for file in expected_files(plan)}
         self._folders = {f"{package.output}/": package.output for package in plan.packages}
         planned = len(self._outputs) + sum(_most_segments(plan))
-        # The folder may contain files of a command that ran during the fetch and is not in this plan.
+        # The folder can contain files of a command that ran during the fetch and is not in this plan.
         self._most_names = sum(1 for _ in _files_in(folder)) + planned + _SPARE_NAMES
         self._empty = dict.fromkeys((*self._outputs.values(), *self._folders.values()), 0)
 
@@ -51,7 +51,7 @@ class OutputFolder:
                 raise MediaError(
                     ErrorCode.OUTPUT_TOO_LARGE, f"ffmpeg made more than {self._most_names} files"
                 )
-            # Count allocated blocks and not the length, because a file may have holes, or reserved space
+            # Count allocated blocks and not the length, because a file can have holes, or reserved space
             # after its end.
             disk_bytes += status.st_blocks * _BLOCK
             if (output := self._output_of(name)) is not None:
@@ -91,7 +91,7 @@ def remove_products(command: Command, folder: Path) -> None:
                 path = folder / Path(product.path).parts[0]
             case Discard():
                 continue
-        with suppress(OSError):  # the path may be missing, or may be a link
+        with suppress(OSError):  # the path can be missing, or can be a link
             if path.is_dir():
                 rmtree(path)
             else:
@@ -167,7 +167,7 @@ def _files_in(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_resu
     """Yield the relative name and the status of everything in the folder. Links are not followed."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):  # ffmpeg may remove the file during the scan
+            with suppress(FileNotFoundError):  # ffmpeg can remove the file during the scan
                 yield below + entry.name, entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     yield from _files_in(Path(entry.path), f"{below}{entry.name}/")

@@ -64,7 +64,7 @@ def _digests(
             if is_source:
                 uncopyable[stream.index] = _Uncopyable(stream)
         else:
-            stream.discard = Discard.all  # with this setting, some demuxers skip the packets of the stream
+            stream.discard = Discard.all  # some demuxers then skip the packets of this unneeded stream
     for packet in demuxed(container, *wanted):
         data, digest = bytes(packet), found[packet.stream.index]
         if is_source and (problem := uncopyable[packet.stream.index].problem_of(packet, data)) is not None:
@@ -91,7 +91,8 @@ class _Uncopyable:
             return "an edit list removes a part of the track"
         self._is_shown |= not packet.is_discard
         has_other_sets = self._sets is not None and self._sets.are_changed_by(data)
-        # Audio may have new extradata too: the configuration of AAC contains the number of channels.
+        # A packet can bring new extradata, also in a sound track: the extradata of AAC contains the number of
+        # channels.
         if has_other_sets or packet.has_sidedata("new_extradata"):
             return "the track changes its size or its format"
         return None

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 _START_CODE = re.compile(b"\0\0\1")
-# The possible first bytes of a NAL unit with sequence parameters. Only some bits of this byte are the type of
-# the unit.
+# The possible first bytes of a NAL unit with sequence parameters. There are several such bytes, because only
+# some bits of the byte are the type of the unit.
 _H264_SEQUENCES = frozenset(byte for byte in range(256) if byte & 31 == 7)
 _HEVC_SEQUENCES = frozenset(byte for byte in range(256) if byte >> 1 & 63 == 33)
 _AV1_SEQUENCE = 1

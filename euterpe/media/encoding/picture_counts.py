@@ -42,7 +42,7 @@ def given_pictures(
 
 
 def refuse_lost_pictures(path: str, found: int | None, given: int) -> None:
-    """Raise `output_truncated` if a file has another number of pictures than its encoder was given."""
+    """Raise `output_truncated` if the number of pictures in a file is not what its encoder was given."""
     if found is None:
         raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{path}: its pictures were not counted")
     if found != given:

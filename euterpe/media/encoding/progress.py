@@ -39,7 +39,10 @@ class ReportReader:
         self._fields: dict[str, str] = {}
 
     def feed(self, data: bytes) -> Iterator[ProgressLine]:
-        """Yield the blocks that `data` completes. The iterator must be consumed."""
+        """Yield the blocks that `data` completes.
+
+        Read the iterator to its end, because the lines that are not read are lost.
+        """
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-_LONGEST_LINE:]
         for line in lines:

@@ -24,8 +24,9 @@ _PATTERNS = {
     "ssim": re.compile(rb"\bY:" + _NUMBER),
     "xpsnr": re.compile(rb"\bXPSNR y: *" + _NUMBER),
 }
-# The factor of the logarithm. As in ffmpeg, the PSNR of a film is computed from the mean of the squared
-# errors of its pictures. The XPSNR is computed from the mean of the roots of the weighted squared errors.
+# The factor of the logarithm that converts a mean error to decibels. As in ffmpeg, the PSNR of a film is
+# computed from the mean of the squared errors of its pictures. The XPSNR is computed from the mean of the
+# roots of the weighted squared errors.
 _DECIBELS = {"psnr": 10, "xpsnr": 20}
 
 
@@ -84,7 +85,7 @@ def _low(counts: Sequence[int], rank: int) -> float:
 
 def _scores(path: Path, pattern: re.Pattern[bytes]) -> Iterator[float]:
     for line in _lines(path):
-        if not line.startswith(b"n:"):  # XPSNR writes a summary after the last picture
+        if not line.startswith(b"n:"):  # the summary that XPSNR writes after the last picture
             return
         if (found := pattern.search(line)) is None:
             raise ValueError("a picture has no score")

@@ -135,7 +135,7 @@ class Packager:
         return facts
 
     def _check_pictures(self, planned: Sequence[ExpectedRendition], facts: Sequence[RenditionFacts]) -> None:
-        """Raise if the encoder of a rendition was given another number of pictures than its segments have."""
+        """Raise if the number of pictures in a rendition is not the number that its encoder was given."""
         found = {
             f"{one.rendition.folder}/{one.rendition.name}": sum(segment.samples for segment in fact.segments)
             for one, fact in zip(planned, facts, strict=True)

@@ -52,15 +52,15 @@ def _is_same(fd: int, source: InputContainer, path: str, tracks: Sequence[tuple[
             pairs = [(_stream(source, given), _stream(made, ours)) for given, ours in tracks]
             _Comparison(fd, file.fileno(), pairs).run()
     except (_NotProved, MediaError, av.FFmpegError, OSError):
-        return False  # the caller then reads the packets, which shows the reason
+        return False  # the caller then compares the packets, and raises if they differ
     return True
 
 
 def _require_whole_index(fd: int) -> None:
     """Raise unless the file has one index without fragments, and one description for all samples of a track.
 
-    libavformat reads the indexes of fragments only when it reaches the fragments. A file with fragments has
-    the box `mvex`.
+    The index of a file with fragments is incomplete, because libavformat reads the index of a fragment only
+    when it reaches the fragment. A file with fragments has the box `mvex`.
     """
     outer = list(boxes_of_file(fd, os.fstat(fd).st_size))
     for track in _children(fd, _only(outer, b"moov")):
@@ -99,7 +99,8 @@ class _Comparison:
         self._source_fd, self._fd, self._tracks = source_fd, fd, tracks
         self._sets = [_parameter_sets(source) for source, _ in tracks]
         self._start = self._source_start = self._length = 0
-        self._pictures = list[tuple[ParameterSets, int, int]]()  # each with its start and end in the piece
+        # The pictures in the piece: their parameter sets, and their start and end in the piece.
+        self._pictures = list[tuple[ParameterSets, int, int]]()
 
     def run(self) -> None:
         tracks = [_samples(place, source, made) for place, (source, made) in enumerate(self._tracks)]

@@ -70,7 +70,7 @@ class MadeFile:
     """A file of an output. In a list of files, a playlist follows the files that it refers to."""
 
     output: str
-    name: str  # below the job's output prefix
+    name: str  # the path of the file below the job's output prefix
     path: Path
     content_type: str
     duration_seconds: float | None
@@ -196,7 +196,7 @@ class _Outputs:
         return figures
 
     def _check_pictures(self, files: Sequence[ExpectedFile], facts: Mapping[str, _FileFacts]) -> None:
-        """Raise if the encoder of a file was given another number of pictures than the file has."""
+        """Raise if the number of pictures in a file is not the number that its encoder was given."""
         counted = [file.path for file in files if file.is_counted]
         given = given_pictures(self._sandbox, counted, self._folder, on_tick=self._on_tick)
         for path, count in given.items():
@@ -232,8 +232,8 @@ def _facts_of(found: object, count: int) -> list[_FileFacts]:
 
 def _checked(file: ExpectedFile, facts: _FileFacts, folder: Path) -> MadeFile:
     if file.content_type.startswith("image/") and not os.path.lexists(folder / file.path):
-        # If ffmpeg decodes no picture, it succeeds but writes no image file. The disk cannot be full, because
-        # ffmpeg would have failed then.
+        # If ffmpeg decodes no picture, it succeeds but writes no image file. A full disk cannot be the cause,
+        # because ffmpeg fails on a full disk.
         raise MediaError(
             ErrorCode.OUTPUT_TRUNCATED, f"{file.path} is missing: the source has no picture for it"
         )
@@ -323,7 +323,7 @@ def _check_track(path: str, track: ExpectedTrack, stream: _StreamFacts) -> None:
         is_, planned = getattr(stream, what), getattr(track, what)
         if is_ != planned:
             raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{path}: {what} is {is_} and not {planned}")
-    # A subtitle track may be empty, because there may be no text in the output's part of the source.
+    # An empty subtitle track is accepted, because the output's part of the source can lack text.
     # `check_copies` compares the packets of the track.
     if not stream.frames and track.kind != "subtitle":
         raise MediaError(ErrorCode.OUTPUT_TRUNCATED, f"{path}: there is nothing in its {track.kind} stream")

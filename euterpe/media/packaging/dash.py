@@ -76,7 +76,7 @@ def dash_manifest(renditions: Sequence[PackagedRendition]) -> TextFile:
 def _switchable(videos: Sequence[VideoRendition]) -> list[list[VideoRendition]]:
     """Return groups of video renditions with the same codec and dynamic range.
 
-    A player may switch between the renditions of a group.
+    A player can switch between the renditions of a group.
     """
     groups: dict[tuple[str, str], list[VideoRendition]] = {}
     for video in videos:

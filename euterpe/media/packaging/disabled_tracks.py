@@ -18,7 +18,7 @@ _HANDLER_AT = 8  # the handler type follows the version, the flags and a reserve
 
 
 def disable_text_tracks(path: str) -> None:
-    """Change the flags of the text tracks. Write in place, because the film may have many gigabytes."""
+    """Change the flags of the text tracks. Write in place, because the film can have many gigabytes."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -15,12 +15,12 @@ from euterpe.media.packaging.segment_facts import RenditionFacts, SegmentFacts, 
 from euterpe.media.sandbox.child_results import Whole, checked
 from euterpe.media.sandbox.sandbox import Sandbox
 
-# The maximum number of bytes that one child rewrites. A child may run for one minute, and even a slow disk
-# writes this much in a minute.
+# The maximum number of bytes that one child rewrites. The time limit of a child is one minute, and even a
+# slow disk writes this much in a minute.
 _BYTES_PER_CALL = 512 << 20
 _SEGMENTS_PER_CALL = 1_000
 _MOST_FILE_BYTES = 16 << 30
-# If a segment has few pictures, `decode_times` may shorten the last picture by some ticks.
+# If a segment has few pictures, `decode_times` can shorten the last picture by some ticks.
 _END_TOLERANCE_S = 0.001
 
 

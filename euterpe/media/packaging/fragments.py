@@ -132,8 +132,8 @@ def _read_run(data: bytes, box: Box, defaults: Defaults, most: int) -> tuple[Fra
     """
     fields = fields_of(data, box)
     version, flags = fields.version_and_flags()
-    # Check the number before reading. Samples without fields of their own take no bytes, so a short run could
-    # claim billions of samples.
+    # Check the number of samples before reading them. Samples without fields of their own take no bytes, so a
+    # short run could claim billions of samples.
     if not 0 < (count := fields.number(4)) <= most:
         raise damaged(f"a run has {count} samples")
     offset = fields.signed(4) if flags & RUN_OFFSET else None

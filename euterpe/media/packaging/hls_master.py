@@ -50,7 +50,7 @@ def master_lines(
     rates = {video.name: bit_rate(video, target, is_encrypted=is_encrypted) for video in videos}
     for audio in groups or (None,):
         sounds = audio.members if audio else ()
-        # A player may choose any audio rendition of the group, so the rate of a variant includes the highest
+        # A player can choose any audio rendition of the group, so the rate of a variant includes the highest
         # rate of the group.
         loudest = BitRate.highest(bit_rate(one, target, is_encrypted=is_encrypted) for one in sounds)
         codecs = list(dict.fromkeys(one.codec for one in sounds))

@@ -18,7 +18,7 @@ class Label:
     name: str  # unique among the labels of a group
     language: str | None  # in the form of BCP 47
     is_default: bool
-    is_autoselect: bool  # a player may choose the track by the viewer's language
+    is_autoselect: bool  # whether players can choose the track automatically, by the viewer's language
 
 
 def labels_of(group: Sequence[PackagedRendition]) -> tuple[Label, ...]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-# For each language: the shortest tag, which BCP 47 requires; the codes of ISO 639-2 and 639-3 that files may
+# For each language: the shortest tag, which BCP 47 requires; the codes of ISO 639-2 and 639-3 that files can
 # have instead of this tag; and the English name. The table was generated from the CLDR data of ICU 74.
 _TABLE = """
 aa aar Afar; ab abk Abkhazian; ae ave Avestan; af afr Afrikaans; ak aka fat twi Akan; am amh Amharic;

@@ -42,7 +42,7 @@ class Segment:
     """A segment. Times are ticks of the rendition's clock."""
 
     start: int
-    duration: int  # to the start of the next segment
+    duration: int  # the time until the start of the next segment
     size_bytes: int
     starts_with_sync: bool = True
     # The bytes of the first picture; None if this picture is not a keyframe.

@@ -9,10 +9,10 @@ from euterpe.media.errors import MediaError
 from euterpe.media.packaging.segment_facts import RenditionFacts
 from euterpe.media.sandbox.sandbox import Sandbox
 
-# Decoding a picture of 2160 lines takes 60 ms of processor time, and a child may run for a minute.
+# Decoding a picture of 2160 lines takes 60 ms of processor time, and the time limit of a child is a minute.
 _SEGMENTS_PER_CALL = 200
 # Decoding an hour of stereo takes 1.7 s of processor time for AAC, and 4 s for Opus. Ten minutes of eight
-# channels take at most 3 s, so that a child is in time on a busy machine too.
+# channels take at most 3 s, so a child ends before its timeout on a busy machine too.
 _SOUND_SECONDS_PER_CALL = 600.0
 
 

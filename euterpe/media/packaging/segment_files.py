@@ -1,7 +1,7 @@
 """Open and replace the files of a rendition without following links.
 
 This module runs in sandboxed children only. The encoder could write to the folder and may have been
-compromised, so any name may be a link or a special file.
+compromised, so any name can be a link or a special file.
 """
 
 import os

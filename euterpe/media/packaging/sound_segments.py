@@ -24,7 +24,8 @@ def decode_sound_segments(init: str, segments: Sequence[str]) -> int:
     """Decode all packets of each segment alone, and return the number of segments.
 
     Raise `MediaError` if a packet cannot be decoded, or if a segment has less sound than its boxes declare.
-    Opus decodes almost any bytes, but damaged packets usually have another length.
+    The decoder of Opus accepts almost any bytes, but the sound of a damaged packet usually has a wrong
+    length.
     """
     _, track = read_track(init)
     with named(init), opened(init) as (fd, size):
@@ -60,7 +61,7 @@ def _decode(
         decoder.flush_buffers()
     except av.FFmpegError as error:
         raise damaged(f"its sound cannot be decoded ({error.strerror})") from None
-    # Rounding the duration to the clock of the track may add half a sample.
+    # Accept one missing sample: rounding the duration to the clock of the track can add half a sample.
     if (samples + 1) * track.timescale < declared * decoder.sample_rate:
         raise damaged("a part of its sound cannot be decoded")
 

@@ -13,7 +13,7 @@ from euterpe.media.packaging.segments import named
 def fold_tail(segment: str, tail: str) -> None:
     """Append the fragments of `tail` to `segment`, and remove `tail`.
 
-    The result has no index (`sidx`), because the indexes of the two segments would be wrong.
+    The result has no index (`sidx`), because the index of each old segment is wrong for the longer segment.
     """
     with named(segment), opened(segment) as (fd, size), replaced(segment) as target:
         layout = read_layout(fd, size)

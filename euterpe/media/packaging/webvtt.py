@@ -67,9 +67,9 @@ def package_subtitles(
 ) -> PackagedSubtitles:
     """Return the files of a subtitle track. Each segment contains every cue that is shown during the segment.
 
-    There are as many segments as those of the picture, whose length is `picture_seconds`, and more if the
-    sound is much longer. None means that the picture ends with the output. Raise `MediaError` if the files
-    would be too large. This happens if many cues are shown for a long time.
+    The track has as many segments as the picture, or more if the sound is much longer than the picture. The
+    picture ends after `picture_seconds`; None means that the picture ends with the output. Raise `MediaError`
+    if the files would be too large, because many cues are shown for a long time.
     """
     blocks = _blocks(cues)
     step, end = max(1, round(segment_seconds * _TICKS)), max(1, round(duration_seconds * _TICKS))
@@ -108,10 +108,11 @@ def _blocks(cues: Sequence[Cue]) -> list[_Block]:
 
 
 def _segment_count(step: int, end: int, picture: int) -> int:
-    """Return the number of segments, of which only the last is not `step` long.
+    """Return the number of segments. All segments except the last have the length `step`.
 
-    A shorter last segment than `LEAST_LAST_SEGMENT` is appended to the segment before it, as for pictures. If
-    the output ends only a little after the picture, it has as many segments as the picture.
+    A last segment that is shorter than the share `LEAST_LAST_SEGMENT` of `step` is appended to the segment
+    before it, as for pictures. If the output ends only a little after the picture, the track has as many
+    segments as the picture.
     """
     least = step * LEAST_LAST_SEGMENT
     grid = picture if end - picture < least else end

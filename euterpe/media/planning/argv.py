@@ -48,9 +48,9 @@ _QUEUE = ("-max_muxing_queue_size", "4096")
 # A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a source.
 _COPY_QUEUE = ("-thread_queue_size", "128")
 _FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
-# Drop our empty samples of two bytes. These samples fill the times without text, but ffmpeg's muxer adds
-# empty samples there too. The muxer failed if a fragmented film had empty samples of both kinds ("Assertion
-# next_dts >= 0").
+# Drop the empty samples of two bytes, which our subtitle files have for the times without text. ffmpeg's
+# muxer adds its own empty samples for these times. With both kinds of empty samples in a fragmented film, the
+# muxer failed ("Assertion next_dts >= 0").
 _WITHOUT_GAPS = "noise=drop=not(size-2)"
 STILL_CODECS: Mapping[StillFormat, Codec] = {
     "jpeg": IMAGE_CODECS["jpeg"],
@@ -219,7 +219,8 @@ def _copied(track: CopiedTrack, place: int) -> Iterator[str]:
     if track.codec == "hevc":
         yield from ("-tag:v", "hvc1")  # Apple's players accept no other tag
     if track.shift:
-        # The option `ts` of `setts` would set the presentation time of each picture to its decode time.
+        # Set `pts` and `dts` separately, because the option `ts` of `setts` would set the presentation time
+        # of each picture to its decode time.
         moved = f"({track.shift:.6f})/TB"
         yield from (f"-bsf:{stream}", f"setts=pts=PTS-{moved}:dts=DTS-{moved}")
 

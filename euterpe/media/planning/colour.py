@@ -26,15 +26,18 @@ _IMPLIED = (
     ({5, _EBU_3213}, _SD_625),
     ({6, 7}, _SD_525),
 )
-# What outputs in SDR may have: players know these, and the filter `scale` knows these matrices. The filter
-# `zscale` converts all others to BT.709. libx264 writes no tag for the primaries of EBU 3213 (22).
+# The colours that outputs in SDR keep: players know these colours, and the filter `scale` knows these
+# matrices. The filter `zscale` converts all other colours to BT.709. The primaries of EBU 3213 (22) are not
+# in the list, because libx264 writes no tag for them.
 _KEPT_PRIMARIES = frozenset({1, 4, 5, 6, 7, 8, 11, 12})
 _KEPT_TRANSFERS = frozenset({1, 4, 5, 6, 7, 13})
 _KEPT_MATRICES = frozenset({1, 4, 5, 6, 7})
-# Between black and white, these transfers are the curve of BT.709. `zscale` does not know the first.
+# Between black and white, the transfers in `_SAME_AS_BT709` have the same curve as BT.709. `zscale` does not
+# know the transfer of BT.1361.
 _BT1361, _SAME_AS_BT709 = 12, frozenset({11, 12, 14, 15})
 _BT2020_CL, _ICTCP = 10, 14
-# What `zscale` cannot read: matrices of any transfer, SMPTE ST 428-1, and combinations.
+# `zscale` cannot read these matrices, and it cannot read the transfer of SMPTE ST 428-1. It reads the
+# matrices `_BT2020_CL` and `_ICTCP` only with some transfers (`_is_readable`).
 _UNKNOWN_MATRICES, _ST_428_TRANSFER = frozenset({11, 13, 15, 16, 17}), 17
 _P3_PRIMARIES = frozenset({11, 12})
 _TRANSFERS_OF_CL = frozenset({1, 6, 14, 15})
@@ -126,10 +129,10 @@ def output_colour(given: PictureColour, *, keeps_hdr: bool) -> PictureColour:
 
 
 def is_mapped(given: PictureColour, made: PictureColour) -> bool:
-    """Return whether pictures need another conversion than that of the matrix and the range."""
+    """Return whether pictures need more than a conversion of the matrix and the range."""
     if made.transfer in (_PQ, _HLG):
         return (given.primaries, given.matrix) != (made.primaries, made.matrix)
-    # JPEG, WebP and AVIF pictures of the primaries of phones and cinemas become BT.709.
+    # In JPEG, WebP and AVIF outputs, pictures with the primaries of phones and cinemas (P3) become BT.709.
     is_narrowed = given.primaries in _P3_PRIMARIES and made.primaries == BT709.primaries
     return is_wide(given) or _is_rare(given) or is_narrowed
 

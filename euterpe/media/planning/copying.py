@@ -25,7 +25,7 @@ _OF_QUALITY = frozenset({"measure", "vmaf_min"})
 _OF_PICTURES = frozenset({"crop", "rotate", "pad", "watermark"})
 _OF_VIDEO = frozenset({"codec", "height", "bitrate_kbps", "fps", "hdr", "copy"})
 _OF_AUDIO = frozenset({"codec", "bitrate_kbps", "channels", "language", "copy"})
-# Containers that keep the time and the order of each packet. AVI, ASF and MXF do not keep them.
+# Containers that keep the time and the order of each packet, unlike AVI, ASF and MXF.
 _SOURCES = frozenset({"mov", "matroska", "mpegts", "mp3", "aac", "flac", "ogg"})
 # The profiles that browsers, phones and televisions decode. "Baseline" allows slices in any order, which few
 # players decode.
@@ -74,8 +74,8 @@ def _given(model: StrictModel) -> frozenset[str]:
 
 
 def _can_hold(output: FilmOutput | SoundOutput, codec: str, info: MediaInfo) -> bool:
-    # In these containers, ffmpeg learns the configuration of AAC from the first packet. The index of a
-    # fragmented file is written before that packet.
+    # From these containers, ffmpeg learns the configuration of AAC only with the first packet. But ffmpeg
+    # writes the index of a fragmented file, which contains the configuration, before the first packet.
     if codec == "aac" and info.container in _SELF_DESCRIBED and getattr(output, "fragmented", False):
         return False
     kind = output.type

@@ -105,7 +105,7 @@ def _changes(picture: Picture, source: Input, largest: Scale) -> Iterator[str]:
 
 
 def _without_bursts(most_fps: float) -> str:
-    """Return the filter that leaves out pictures, so that no part of the film exceeds `most_fps`.
+    """Return the filter that leaves out pictures, so that no part of the film has a rate above `most_fps`.
 
     Register 0 has the time at which the next picture would be due at this rate (the generic cell rate
     algorithm). A picture that is early by at most `JITTER_PICTURES` picture durations is kept, so that jitter
@@ -118,8 +118,8 @@ def _without_bursts(most_fps: float) -> str:
 
 
 def _times(picture: Picture) -> str:
-    # Without `round`, ffmpeg cuts off the fraction. The clock of Theora has one tick for each picture, so
-    # without `round` the first two pictures got the same time.
+    # Without `round`, ffmpeg cuts off the fraction of a tick. The clock of Theora has one tick for each
+    # picture, so without `round` the first two pictures got the same time.
     moved = f"round(PTS-({picture.shift:.6f})/TB)" if picture.shift else "PTS"
     if not picture.lead:
         return f"setpts={moved}"
@@ -155,9 +155,9 @@ def _picks(picture: Picture) -> Iterator[str]:
 def _mapped(picture: Picture, largest: Scale) -> Iterator[str]:
     """Yield the mapping of HDR, of BT.2020 or of rare colours, at the largest size that is needed.
 
-    The result is BT.709, or BT.2020 if HDR is kept. The filters compute in floating point: for two seconds at
-    1080 lines they take as long as the encode. Remove the HDR metadata of SDR, because they would tell a
-    player that the SDR pictures are HDR.
+    The result is BT.709, or BT.2020 if HDR is kept. The filters compute in floating point: the mapping of two
+    seconds at 1080 lines takes as long as their encode. If the result is SDR, remove the HDR metadata,
+    because they would tell a player that the pictures are HDR.
     """
     size = f"w={largest.width}:h={largest.height}"
     if picture.is_ten_bit:
@@ -167,7 +167,8 @@ def _mapped(picture: Picture, largest: Scale) -> Iterator[str]:
     if picture.tone_map is None:
         yield f"zscale={size}:p=bt709:t=bt709:m=bt709:r=tv:agamma=0,format=yuv420p"
         return
-    # The default `agamma=1` applies the HLG curve to each channel separately: green becomes (0,196,40).
+    # Set `agamma=0`. The default `agamma=1` applies the HLG curve to each channel separately, and made
+    # (0,196,40) of green.
     yield f"zscale={size}:t=linear:npl={_WHITE_NITS}:agamma=0,format=gbrpf32le,zscale=p=bt709:agamma=0"
     yield f"tonemap=mobius:param={_KNEE}:desat=0:peak={picture.tone_map.peak:g}"
     yield "zscale=t=bt709:m=bt709:r=tv:agamma=0,format=yuv420p"
@@ -180,7 +181,7 @@ def _is_mapped(picture: Picture) -> bool:
 
 
 def _colour_before_scale(picture: Picture) -> PictureColour:
-    """Return the colour after the mapping, if there is one."""
+    """Return the colour after the mapping, or the colour of the source if there is no mapping."""
     if not _is_mapped(picture):
         return picture.given
     return picture.colour if picture.is_ten_bit else BT709
@@ -215,6 +216,7 @@ def _scale_chains(command: Command) -> Iterator[str]:
         split = f",split={len(ends)}" if len(ends) > 1 else ""
         yield f"{head}{last}{split}{''.join(ends)}"
         # If the pictures have a frame rate, ffmpeg rounds their times when it passes them to another graph.
+        # So remove the frame rate (`strip_fps`).
         for n, check in measured.items():
             yield f"[q{n}]{needed_pictures(check)}setpts=PTS:strip_fps=1[r{n}]"
 

@@ -54,7 +54,7 @@ def loudness_goal(wanted: Loudness | None, codec: str, kbps: int | None, rate: i
 
 
 def _lame_loss(kbps: int, rate: int) -> float:
-    if rate < _MPEG1_RATE:  # at these sample rates, MP3 has at most 160 kbit/s
+    if rate < _MPEG1_RATE:  # at these sample rates, MP3 has at most 160 kbit/s, so the first range applies
         return _LAME_LOSSES[0][1]
     return next((loss for most, loss in _LAME_LOSSES if kbps <= most), 0.0)
 
@@ -62,8 +62,9 @@ def _lame_loss(kbps: int, rate: int) -> float:
 def with_loudness_measurements(plan: Plan, *, reads_all: bool) -> Plan:
     """Return the plan with one measurement for each distinct sound that has a goal.
 
-    With `reads_all`, a measurement reads all streams that its command reads. MPEG-TS requires this, because
-    ffmpeg counts the times of MPEG-TS from the earliest of the streams that it reads.
+    With `reads_all`, the measurement of a sound reads the same streams as the command that encodes the sound.
+    MPEG-TS requires this, because ffmpeg counts the times of MPEG-TS from the earliest of the streams that it
+    reads.
     """
     needed: dict[LoudnessMeasurement, list[tuple[Command, Sound]]] = {}
     for command in plan.commands:
@@ -118,7 +119,10 @@ def _changed(plan: Plan, change: Callable[[Command, Sound, LoudnessGoal], Sound]
 
 
 def _measurement(command: Command, sound: Sound, reads_all: bool) -> LoudnessMeasurement:
-    """Return the measurement of a sound. Leave out the fields that depend on the outputs."""
+    """Return the measurement of a sound.
+
+    Leave out the fields that depend on the outputs, so that several outputs can share a measurement.
+    """
     heard = replace(sound, input=0, rate=max(sound.rate, _LEAST_RATE), gain=None)
     also_read = tuple((0, stream) for stream in _read_with(command, sound)) if reads_all else ()
     return LoudnessMeasurement("loudness", 0.0, None, (command.inputs[sound.input],), heard, (), also_read)

@@ -47,10 +47,10 @@ _LABELS_AND_QUOTES = re.compile(r"\[[^\]]*\]|'[^']*'")
 
 
 def needs_of_outputs(outputs: Sequence[OutputSpec]) -> FfmpegFeatures:
-    """Return the encoders that the outputs need for every source.
+    """Return the encoders that the outputs need whatever the source is.
 
-    The sound of a film is left out, because the source may have no sound. A stream that can be copied is left
-    out too.
+    The encoder of a film's sound is left out, because the source may have no sound. The encoder of a stream
+    that can be copied is left out too.
     """
     return FfmpegFeatures(encoders=frozenset(name for output in outputs for name in _encoders_of(output)))
 
@@ -106,7 +106,7 @@ def _needs_of(command: Command) -> FfmpegFeatures:
 
 
 def _filters_of(command: Command) -> Iterator[str]:
-    # A sound with a loudness goal has no `volume` filter before the loudness is measured, but will need one.
+    # A sound with a loudness goal gets a `volume` filter only after the measurement, so add this filter here.
     sounds = tuple(replace(sound, gain=None) for sound in command.sounds)
     if sounds != command.sounds:
         yield "volume"

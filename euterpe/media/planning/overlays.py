@@ -41,7 +41,7 @@ def overlay_filter(picture: Picture, one: Overlay) -> str:
 def _read(source: int, one: Overlay, ending: str) -> Iterator[str]:
     """Yield the chains that read the watermark as RGB of 16 bits with premultiplied alpha.
 
-    Scaling mixes neighbouring pixels. Without premultiplied alpha, the invisible colours of transparent
+    Scaling mixes neighbouring pixels. So without premultiplied alpha, the invisible colours of transparent
     pixels would become visible at the edges of the watermark.
     """
     given = one.given
@@ -59,7 +59,7 @@ def _read(source: int, one: Overlay, ending: str) -> Iterator[str]:
 
 
 def _sized(place: int, one: Overlay, picture: Picture) -> Iterator[str]:
-    """Yield the chains that convert the watermark to the size of `one` and to the colour of the picture.
+    """Yield the chains that convert the watermark to the size of an overlay and to the picture's colour.
 
     The chroma for 4:2:0 comes from a copy of half the size, in which each pixel is weighted by its alpha.
     """

@@ -26,7 +26,8 @@ from euterpe.media.planning.tree import (
 )
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# The planned rate of a rendition limits its peaks. The average rate of a usual film is 1.75 times lower.
+# The planned bit rate of a rendition is the limit of its peaks. The average bit rate of a usual film is the
+# planned bit rate divided by this number.
 _PEAK = 1.75
 # Lowering the CRF by six doubles the rate of H.264 and HEVC. The highest CRF of H.264 and HEVC is 51. The
 # highest CRF of VP9 and AV1 is 63.

@@ -73,7 +73,7 @@ def cut(video: StreamInfo, crop: Crop | None) -> CropArea | None:
         even_below(size.width / across),
         even_below(size.height / down),
     )
-    # If decoded pixels are very wide, several shown pixels together can be narrower than one decoded pixel.
+    # If decoded pixels are very wide, a crop of several shown pixels can be narrower than one decoded pixel.
     if min(area.width, area.height) < 2:
         raise _nothing_left()
     return area

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-# The folder of the logs. No output has a name that begins with a dot.
+# The folder of the logs. It begins with a dot, so it is never the name of an output.
 COUNTS = ".pictures"
 
 

@@ -50,7 +50,7 @@ from euterpe.media.planning.watermark import (
 )
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
-# The probe rounds times to microseconds.
+# Tolerate this difference between two times, because the probe rounds times to microseconds.
 _ROUNDING_S = 0.000_002
 Tracked = Film | Sound | Segmented
 Pictured = ImageOutput | SpriteOutput | PreviewOutput
@@ -163,7 +163,7 @@ class _Planner:
         own = [*([video] if video else []), *(one.stream for one in sounds)]
         used = own if output.optional else self._used[source]
         times = timeline(self.info, source, used, own)
-        if self._allow_truncated:  # a damaged source may end at any time
+        if self._allow_truncated:  # a damaged source can end at any time
             times = replace(times, has_known_ends=False)
         material = Material(video, sounds, builder.input(source), times, watermark=watermark)
         builder.read(self._seconds(output))
@@ -200,7 +200,7 @@ class _Planner:
             settings = VideoSettings(output.video.codec, fps=output.video.fps, hdr=output.video.hdr)
             self.warnings += video_warnings(video, settings, output.name)
         # Warn of missing subtitles if the output has pictures or requests subtitles. A film without pictures
-        # may request subtitles too.
+        # can request subtitles too.
         if not isinstance(output, SoundOutput) and (output.video is not None or output.subtitles is not None):
             self.warnings += subtitle_warnings(output.subtitles, self.info, output.name)
 

@@ -1,8 +1,8 @@
 """Measured quality: choose the metrics of an encode, and encode and measure with one command.
 
 ffmpeg decodes the pictures that it has just encoded (a loopback decoder), and compares them with the input of
-the encoder. So the source is decoded only once. For 12 s of 720 lines, the encode took 4.4 s of processor
-time. VMAF added 1.1 s in the same command, or 5.6 s as a measurement of the finished file.
+the encoder. So the source is decoded only once. For a film of 12 s with 720 lines, the encode took 4.4 s of
+processor time. VMAF added 1.1 s in the same command, or 5.6 s as a measurement of the finished file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ from euterpe.media.planning.tree import (
     VmafModel,
 )
 
-# The folder of the results. No output has a name that begins with a dot.
+# The folder of the results. It begins with a dot, so it is never the name of an output.
 LOGS = ".quality"
 # VMAF is computed for every 3rd picture of a film of up to 10 s, for every 7th up to 30 s, for every 13th up
 # to 120 s, and for every 29th picture of a longer film. These intervals are primes other than 2 and 5,
@@ -137,8 +137,8 @@ def needed_pictures(check: QualityCheck) -> str:
 
     VMAF needs three pictures for each measured picture. The filter finds these pictures by their numbers,
     which are the same before the encoder and after the decoder. The scores are the same as without this
-    filter. The filter saves memory: a picture that is left out is not kept until the decoder has decoded it,
-    and libvmaf does not copy it.
+    filter. The filter saves memory: ffmpeg does not keep the left-out pictures until their encoded versions
+    have been decoded, and libvmaf does not copy them.
     """
     if check.metrics != ("vmaf",) or check.interval <= _NEIGHBOURHOOD:
         return ""

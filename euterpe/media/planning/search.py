@@ -30,12 +30,12 @@ from euterpe.media.planning.tree import (
 )
 from euterpe.media.source.media_info import MediaInfo
 
-# The sample of a film of up to 10 s is the whole film. For a longer film, samples of 2 % of its length are
-# enough. The samples are at least 3 s and at most 32 s in total. For a film shorter than 150 s, 3 s is more
-# than 2 % of its length. A search consists of four encodes of the samples, with their measurement. For a film
-# of 180 s with 360 lines, encoded with x264, the search took 10 % of the processor time of the encode of the
-# whole film. For a film of 120 s, with samples of 3 % of its length, the search took 18 % of the processor
-# time of the encode.
+# The sample of a film of up to 10 s is the whole film. The samples of a longer film have 2 % of its length in
+# total, but at least 3 s and at most 32 s. So the samples of a film below 150 s have more than 2 % of its
+# length. A search consists of four encodes of the samples, with their measurement. For a film of 180 s with
+# 360 lines, encoded with x264, the search took 10 % of the processor time of the encode of the whole film.
+# For a film of 120 s, with samples of 3 % of its length, the search took 18 % of the processor time of the
+# encode.
 _WHOLE_SECONDS = 10.0
 _SHARE, _LEAST_SECONDS, _MOST_SECONDS = 0.02, 3.0, 32.0
 _FEW, _MANY, _MANY_FROM = 3, 8, 8.0

@@ -32,8 +32,8 @@ def _prepared(sound: Sound, source: Input, *, is_float: bool) -> Iterator[str]:
     # Begin at 0. Fill a gap or cut an overlap of more than 20 ms. Remove smaller errors of the times by
     # stretching the sound.
     yield f"aresample={sound.rate}:async=200:min_comp=0.002:min_hard_comp=0.02:first_pts=0"
-    # ffmpeg makes a mix of integer samples quieter, so that it cannot exceed full scale. The gain must apply
-    # to the same mix that was measured, so the measurement and the encode use floating point.
+    # ffmpeg makes a mix of integer samples quieter, so that the mix cannot exceed full scale. The gain must
+    # apply to the same mix that was measured, so the measurement and the encode use floating point.
     formats = ["sample_fmts=fltp"] if is_float else []
     layouts = [f"channel_layouts={sound.layout}"] if sound.layout != "keep" else []
     if formats or layouts:

@@ -132,8 +132,8 @@ def sprite(
 def _has_keyframes(info: MediaInfo, video: StreamInfo, seconds: float) -> bool:
     """Return True if a part of this length has four or more keyframes and ffmpeg computes correct times.
 
-    If ffmpeg decodes too few pictures, ffmpeg cannot always find out when the pictures begin. In this case,
-    ffmpeg counts the times from the start of the sound.
+    When ffmpeg decodes only a few pictures, it cannot always find out when the pictures begin. Then ffmpeg
+    counts the times from the start of the sound, so the times are wrong if the sound begins late.
     """
     if video.keyframe_interval is None or video.first_seconds is None:
         return False

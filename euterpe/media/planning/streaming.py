@@ -4,7 +4,7 @@ from euterpe.media.planning.tree import Command, File, Input, Plan, Rendition
 
 # The formats whose packets come in the same order from a pipe as from a file. ffmpeg reads Matroska, WAV,
 # FLAC and Ogg from the first byte to the last. For MP4, `probe_beginning` checks the index. MPEG-TS is not in
-# the list, because ffmpeg may lose packets that come before a late program table. Formats whose demuxer reads
+# the list, because ffmpeg can lose packets that come before a late program table. Formats whose demuxer reads
 # the end first are not in the list either.
 STREAMED = ("mov", "matroska", "wav", "flac", "ogg")
 
@@ -14,7 +14,7 @@ def can_stream(plan: Plan) -> bool:
     if plan.container not in STREAMED or not plan.commands or plan.measurements:
         return False
     first = plan.commands[0]
-    # A field that is not named here must have its default, because any other value may need more than one
+    # A field that is not named here must have its default, because any other value can need more than one
     # pass over the source.
     known = Command(
         weight=first.weight,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from euterpe.media.planning.tree import Command, File, SubtitleTrack
 
-# The folder of the subtitle files. The name of an output never begins with a dot.
+# The folder of the subtitle files. It begins with a dot, so it is never the name of an output.
 SUBTITLES = ".subtitles"
 
 

@@ -99,7 +99,8 @@ def _lead_in(info: MediaInfo, start: float) -> float | None:
     """Return how many seconds to decode before the start of the part, or None if a seek is exact."""
     if info.container not in _SEEKS_TO_ANY_PACKET or (video := info.video) is None:
         return None
-    # If the end is not known, the times can jump, and a seek can stop at any position.
+    # Decode from the beginning if the keyframe interval or the end is not known. If the end is not known, the
+    # times can jump, and a seek can stop at any position.
     if video.keyframe_interval is None or video.end_seconds is None:
         return start
     return min(start, max(_LEAST_LEAD_IN_S, _INTERVALS * video.keyframe_interval))

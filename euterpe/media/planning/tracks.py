@@ -45,7 +45,7 @@ KEYFRAME_SECONDS = 4
 # picture size and never on the worker. Each entry is (maximum number of pixels, threads).
 _THREADS = ((640 * 360, 2), (1280 * 720, 4))
 _MOST_THREADS = 8
-# The folder of the statistics of first passes. No output has a name that begins with a dot.
+# The folder of the statistics of first passes. It begins with a dot, so it is never the name of an output.
 STATISTICS = ".passes"
 _LAYOUTS: Mapping[str, Mapping[int, Layout]] = {
     "aac": {3: "3.0", 4: "4.0", 5: "5.0", 6: "5.1", 8: "7.1"},
@@ -129,8 +129,8 @@ def add_video(
             codec=settings.codec,
             colour=builder.pictures[picture].colour,
             threads=threads_for((around or size).pixels),
-            # With a grid, all keyframes are forced, so the keyframe interval of the encoder must be longer
-            # than the grid.
+            # With a grid, the plan forces every keyframe. The keyframe interval of the encoder is longer than
+            # the grid, so that the encoder adds no keyframes between them.
             keyframe_pictures=max(1, round(fps * (settings.grid_seconds or KEYFRAME_SECONDS)))
             * (1 if settings.grid_seconds is None else 2),
             crf=settings.crf,
@@ -187,8 +187,8 @@ def _layout(one: Chosen) -> Layout:
     made = channels_of(one)
     if made <= 2:
         return "mono" if made == 1 else "stereo"
-    # Opus refuses `5.1(side)`, the layout of AC-3. In AAC, this layout would need a table that browsers do
-    # not read.
+    # For Opus and AAC, replace `5.1(side)`, the layout of AC-3, by `5.1`. Opus refuses `5.1(side)`. In AAC,
+    # `5.1(side)` would need a table that browsers do not read.
     larger: Layout = "5.1" if made == 6 else "7.1"
     kept: Layout = "keep" if made == one.stream.channels else larger
     return _LAYOUTS.get(one.codec, {}).get(made, kept)

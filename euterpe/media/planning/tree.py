@@ -319,7 +319,7 @@ class AudioTrack:
 
 @dataclass(frozen=True)
 class CopiedTrack:
-    """A stream whose packets are not changed. `shift` is subtracted from their times."""
+    """A stream whose packets are copied. Only their times change: `shift` is subtracted."""
 
     input: int
     stream: int
@@ -393,7 +393,7 @@ class File:
     keeps_tags: bool = False
     tags: tuple[Tag, ...] = ()
     input: int = 0  # with `keeps_tags`: the index of the input that has the tags
-    subtitles: tuple[SubtitleTrack, ...] = ()  # after the other tracks of the file
+    subtitles: tuple[SubtitleTrack, ...] = ()  # in the file, they follow the other tracks
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,11 @@ def _is_cut_off(stream: StreamInfo, info: MediaInfo) -> bool:
     if stream.declared_seconds is None or stream.duration_seconds is None or stream.end_seconds is None:
         return False
     declared = stream.declared_seconds
-    pictures = 2 / stream.fps if stream.fps else 0.0  # the packet of the last picture can lack a duration
+    # Tolerate the length of two pictures, because the packet of the last picture can lack a duration.
+    pictures = 2 / stream.fps if stream.fps else 0.0
     tolerance = max(_LEAST_TOLERANCE_S, pictures, min(_TOLERANCE * declared, _MOST_TOLERANCE_S))
-    # Matroska declares the time at which a stream ends, even if the stream begins late. Other containers
-    # declare how long the stream is.
+    # In Matroska, the declared duration is the time at which the stream ends, even if the stream begins late.
+    # In other containers, it is the length of the stream without the time before its start.
     start = 0.0 if info.container == "matroska" else info.start_seconds
     measured = max(stream.duration_seconds, stream.end_seconds - start)
     return measured < declared - tolerance

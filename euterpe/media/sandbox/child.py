@@ -84,7 +84,7 @@ class Child:
 
         The pidfd works after the helper has ended, and never refers to another process. The death signal
         alone is not enough, because only the main thread of the child has a death signal. If another thread
-        executes the program again, the child outlives the helper.
+        of the child executes the program again, the child loses its death signal and outlives the helper.
         """
         with self._lock, suppress(ProcessLookupError):
             if self._pidfd >= 0:
@@ -129,7 +129,7 @@ def _running_cpu_seconds(pid: int) -> float:
     After the process is reaped, `Exit.cpu_seconds` has the total.
     """
     try:
-        # A process may choose any bytes as its name, so read only the fields after the name, which are
+        # A process can choose any bytes as its name, so read only the fields after the name, which are
         # numbers.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

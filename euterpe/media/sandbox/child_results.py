@@ -24,7 +24,7 @@ Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SECONDS)]
 MediaTime = Annotated[float, Field(strict=True, ge=-LONGEST_SECONDS, le=LONGEST_SECONDS)]
 Ratio = Annotated[float, Field(strict=True, ge=1 / MOST, le=MOST)]  # a quotient of two integers of ffmpeg
 Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]
-# A name of ffmpeg that may contain some punctuation, such as `High 4:2:2` or `5.1(side)`.
+# A name of ffmpeg that can contain some punctuation, such as `High 4:2:2` or `5.1(side)`.
 LABEL = r"[A-Za-z0-9][A-Za-z0-9 ()+./:@_-]{0,63}"
 Label = Annotated[str, matching(LABEL, "a label of ffmpeg's")]
 Line = Annotated[str, printable(600)]

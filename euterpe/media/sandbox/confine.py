@@ -39,9 +39,10 @@ _OOM_SCORE_ADJ = "500"
 # hard limit. If both limits were equal, the kernel would send only SIGKILL, and the death of the child would
 # look like a kill by another process.
 CPU_GRACE_S = 5
-# Reserved address space is not used memory. The heaps of ffmpeg's threads reserve over 1 GiB on two cores,
-# and more on a machine with more cores, but they never fill this space. Address space needs a limit too,
-# because no other limit counts shared memory.
+# The limit of the address space is higher than the limit of the memory by this number of bytes. The heaps of
+# ffmpeg's threads reserve over 1 GiB of address space on two cores, and more on a machine with more cores,
+# but they never fill this space. Address space needs a limit too, because no other limit counts shared
+# memory.
 _RESERVED_ADDRESS_BYTES = 12 << 30
 
 
@@ -85,8 +86,9 @@ def enter_user_namespace() -> None:
     """Enter another user namespace, in which the kernel counts threads for RLIMIT_NPROC separately.
 
     In one shared namespace, a child with 1,022 threads made the encodes of other children fail permanently.
-    If the kernel refuses the call (`user.max_user_namespaces`), all children share one count. The call takes
-    0.2 ms. The call grants privileges inside the namespace, so call `drop_capabilities` afterwards.
+    If the kernel refuses the call (`user.max_user_namespaces`), all children share one count of threads. The
+    call takes 0.2 ms. The call grants privileges inside the namespace, so call `drop_capabilities`
+    afterwards.
     """
     _libc.unshare(_CLONE_NEWUSER)
 
@@ -104,7 +106,7 @@ def drop_capabilities() -> None:
 def forbid_inspection() -> None:
     """Prevent other processes of this user from inspecting this process.
 
-    They cannot use ptrace(2) on this process, or open its `/proc/PID/{mem,environ,fd,…}`.
+    Those processes cannot use ptrace(2) on this process, or open its `/proc/PID/{mem,environ,fd,…}`.
 
     Otherwise a child without Landlock could read the worker's credentials from the worker's memory, or change
     that memory. The setting holds until this process executes a program. The setting also forbids core dumps.

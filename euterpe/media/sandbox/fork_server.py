@@ -35,7 +35,8 @@ _FIRST_SPARE_FD = 64  # above every file descriptor that a child inherits
 _ALL_FDS = 1 << 20
 # The interval at which the memory of the children is measured.
 _MEMORY_CHECK_S = 0.5
-# The size of the main stack and the relocations, which RLIMIT_DATA does not count.
+# A child may have this much anonymous memory above RLIMIT_DATA, which does not count the main stack and the
+# relocations.
 _UNCOUNTED_BYTES = 64 << 20
 
 
@@ -87,8 +88,8 @@ class _ForkServer:
             )
         if not data:
             self._control_closed = True
-        # If this process had no free file descriptor, the kernel has closed the channel. The worker detects
-        # this.
+        # If this process had no free file descriptor, the kernel has closed the channel, and the worker reads
+        # the end of the channel.
         if not fds:
             return
         channel = socket.socket(fileno=fds[0])
@@ -130,7 +131,7 @@ class _ForkServer:
         if monotonic() - self._measured_at < _MEMORY_CHECK_S:
             return
         for child in self._children:
-            with suppress(OSError):  # the kernel may hide the child's /proc entry
+            with suppress(OSError):  # the kernel can hide the child's /proc entry
                 most, _ = resource.prlimit(child.pid, resource.RLIMIT_DATA)
                 if most != resource.RLIM_INFINITY and _anonymous_bytes(child.pid) > most + _UNCOUNTED_BYTES:
                     _kill(child.pid)

@@ -154,7 +154,8 @@ class Sandbox:
         blame = ErrorCode.WATERMARK_UNUSABLE
         try:
             return WatermarkInfo.parse(self._examine("watermark", fd, {}, on_tick, blame=blame))
-        except MediaError as error:  # a compromised child can report a fault of the source
+        except MediaError as error:
+            # A compromised child can blame the source, but this child has only read the watermark.
             raise MediaError(blame, str(error)) if error.code.fault is Fault.SOURCE else error from None
 
     def keyframes(

@@ -163,7 +163,7 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
 )
 
 _CLONE_THREAD = 0x10000
-# CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
+# The flags that create namespaces: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
 _CLONE_NEW = 0x20000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
 _TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX = 0x5401, 0x5413, 0x541B, 0x5450, 0x5451
@@ -211,7 +211,7 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
         # mappings of files are not allowed either: media does not need them, and a shared mapping of
         # /dev/zero is shared memory. MAP_SHARED_VALIDATE has the same bit as MAP_SHARED.
         "mmap": (Condition(3, (0,), mask=_MAP_SHARED | _MAP_GROWSDOWN),),
-        # RENAME_WHITEOUT is not allowed, because it makes a device.
+        # RENAME_WHITEOUT is not allowed, because it creates a device file.
         "renameat2": (Condition(4, (0, _RENAME_NOREPLACE, _RENAME_EXCHANGE)),),
         # PR_SET_PDEATHSIG is not allowed, because a child could use it to outlive the helper.
         "prctl": (Condition(0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA)),),

@@ -59,7 +59,7 @@ class CaptionReader:
         """Yield start, end and text of each caption. Times are seconds of container time."""
         if not self._pairs or self.stream.time_base is None:
             return
-        pairs = sorted(self._pairs)  # pictures are stored in the order of decoding
+        pairs = sorted(self._pairs)  # sort by time, because pictures are stored in the order of decoding
         times = [float(ticks * self.stream.time_base) for ticks, _, _ in pairs]
         times.append(times[-1] + _ENDLESS)
         for start, end, text in _decoded([*(pair for _, _, pair in pairs), _ERASE]):
@@ -74,7 +74,7 @@ def _caption_data(data: bytes) -> Iterator[bytes]:
         flags = data[head : head + 1]
         if flags and flags[0] & _HAS_DATA and data[max(0, at - 4) : at].endswith(_PREAMBLES):
             triples = data[head + 2 : head + 2 + _TRIPLE * (flags[0] & _COUNT)]
-            # A coded picture may contain the same preamble by chance, but hardly ever all marker bits too.
+            # A coded picture can contain the same preamble by chance, but hardly ever all marker bits too.
             if all(kind & _MARKERS == _MARKERS for kind in triples[::_TRIPLE]):
                 yield triples
         at = data.find(_ATSC, head)

@@ -79,7 +79,7 @@ def plain_text(event: bytes, *, has_comments: bool) -> str:
     """Return the text of an ASS event without markup and drawings, or "" if it has no text.
 
     ffmpeg converts all subtitle formats to ASS events. Braces without a tag enclose a comment only if the
-    source itself has ASS (`has_comments`).
+    subtitles of the source are ASS (`has_comments`).
     """
     fields = event[:_LONGEST_MARKUP].split(b",", _FIELDS_BEFORE_TEXT)
     markup = fields[-1].decode("utf-8", "replace") if len(fields) > _FIELDS_BEFORE_TEXT else ""

@@ -40,7 +40,7 @@ class StreamInfo:
     # the duration that the headers declare.
     duration_seconds: Seconds | None = None
     # `first_seconds` is the start of the first picture or sound that is presented. `end_seconds` is the end
-    # of the last packet. Both values are container times. The encoder's delay, and packets that an edit list
+    # of the last packet. Both times are container times. The encoder's delay, and packets that an edit list
     # removes, are not presented.
     first_seconds: MediaTime | None = None
     end_seconds: MediaTime | None = None

@@ -125,7 +125,7 @@ class PacketReader:
         if (end := self.times.ends.get(lead.index)) is not None and self._missing():
             self._seek(lead, end - _BEFORE_THE_END_S)
             self._read_on(self._bounds.end)
-        if self._format == "mov":  # MP4 files have an index of each stream
+        if self._format == "mov":  # an MP4 file has an index of each stream, so seek in each missing stream
             for index in self._missing():
                 self._container.seek(_BEYOND_THE_END, stream=self.times.streams[index])
                 self._read_on(self._bounds.end)
@@ -147,7 +147,7 @@ class PacketReader:
         most = self._bounds.search_bytes if is_declared else self._bounds.search_bytes_undeclared
         if self._size <= most:
             return True
-        # The Matroska demuxer reads the index at the first seek.
+        # Seek first, because the Matroska demuxer reads the index only at the first seek.
         self._seek(stream, self.times.of[stream.index].first or 0.0)
         entries = stream.index_entries
         return len(entries) > 0 and entries[-1].pos >= self._size - most

@@ -54,8 +54,8 @@ def is_cut_off(fd: int) -> bool:
         size: int = unpack_from(">I", header)[0]
         if size == 1 and len(header) == _HEADER:
             size = unpack_from(">Q", header, 8)[0]
-        # 0 means that the box extends to the end of the file. If a box is smaller than its header, the
-        # demuxer decides whether the file is valid.
+        # A size of 0 means that the box extends to the end of the file. If a box is smaller than its header,
+        # the demuxer decides whether the file is valid.
         if size < 8:
             return False
         at += size
@@ -75,7 +75,8 @@ def probe(fd: int, bounds: Bounds = DEFAULT_BOUNDS, *, allow_truncated: bool = F
         is_cut = container.format.name.startswith("mov") and is_cut_off(fd)
         if is_cut and not allow_truncated:
             raise _cut_off()
-        if len(container.streams) >= MAX_STREAMS:  # a demuxer can stop at the limit without an error
+        # At the limit, a demuxer can stop without an error, so the source may have further streams.
+        if len(container.streams) >= MAX_STREAMS:
             raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"the source has {MAX_STREAMS} streams or more")
         answer = asdict(replace(_info(container, size, bounds), is_cut_off=is_cut))
     del answer["size_bytes"]

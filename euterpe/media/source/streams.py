@@ -58,7 +58,9 @@ def chapters(container: InputContainer) -> Iterator[Chapter]:
     """Yield the first chapters. Leave out chapters with invalid times."""
     try:
         found = container.chapters()
-    except MemoryError:  # a chapter takes 20 bytes of a file, but almost 1 KB in PyAV
+    except MemoryError:
+        # A small file can contain too many chapters: a chapter takes 20 bytes of the file, but almost 1 KB of
+        # memory in PyAV.
         return
     for chapter in found[:MOST_CHAPTERS]:
         tick = chapter["time_base"] or 0

@@ -42,7 +42,7 @@ def subtitles(fd: int, streams: Sequence[int]) -> list[dict[str, Any]]:
         readers = {index: _reader(container, index) for index in streams}
         for other in container.streams:
             if other.index not in readers:
-                other.discard = Discard.all  # with this setting, some demuxers skip the packets of the stream
+                other.discard = Discard.all  # some demuxers then skip the packets of the other stream
         with suppress(av.FFmpegError):  # the file is damaged here
             for packet in demuxed(container, *(reader.stream for reader in readers.values())):
                 readers[packet.stream.index].take(packet)
@@ -117,9 +117,8 @@ class _TrackReader:
 
     def _add(self, start: int, end: int | None, text: str) -> None:
         cue = (start, end, text)
-        if cue in self._found or (
-            end is not None and end <= start
-        ):  # ASS files repeat a text to draw its shadow
+        # ASS files repeat a cue to draw the shadow of its text, so leave out repeated cues.
+        if cue in self._found or (end is not None and end <= start):
             return
         self._found[cue] = None
         self._bytes += len(json.dumps(text)) + _OVERHEAD

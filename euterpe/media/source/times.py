@@ -14,7 +14,7 @@ from av.video.stream import VideoStream
 from euterpe.media.sandbox.child_results import LONGEST_SECONDS
 from euterpe.media.source.media_info import BUSIEST_S
 
-# The mean interval of keyframes is taken from at most this many pictures of an index.
+# The mean interval of keyframes is computed from at most this many pictures of an index.
 _MOST_INDEX_ENTRIES = 5_000
 # A normal media clock ticks at least a thousand times a second. If a tick is this long or longer, the edit
 # lists and the durations in the headers cannot be trusted. For example, if the clock of an MP4 track ticks
@@ -106,8 +106,9 @@ class StreamTimes:
             self.first = 0.0
         elif self.first is None:
             self.first = start + self._skipped_seconds(packet)
-        # A picture that is shown before its keyframe cannot be decoded at the beginning of a stream. After a
-        # part that an edit list removes, such a picture can be decoded.
+        # A picture that is shown before its keyframe cannot be decoded at the beginning of a stream, so it is
+        # not the first picture. After a part that an edit list removes, such a picture can be decoded, so it
+        # can be the first picture.
         elif self._is_edited and self._packets <= _MOST_REORDERED:
             self.first = min(self.first, start)
 

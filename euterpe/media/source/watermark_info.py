@@ -21,7 +21,10 @@ _Side = Annotated[Whole, Field(ge=1, le=MAX_WATERMARK_PIXELS)]
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class WatermarkInfo:
-    """The first picture of a file. `width` and `height` are the size of the shown picture, after rotation."""
+    """The facts of the first picture of a watermark file.
+
+    `width` and `height` are the size of the shown picture, after rotation.
+    """
 
     container: PictureContainer
     stream: Annotated[Whole, Field(lt=4)]

@@ -45,7 +45,10 @@ class Engines:
 
     @property
     def locks_rows(self) -> bool:
-        """Return whether several writers run at once. Then each batch must lock its rows in key order."""
+        """Return whether several transactions can write at once.
+
+        If they can, each batch must lock its rows in key order, because it could deadlock otherwise.
+        """
         return self.kind is EngineKind.POSTGRES
 
     @property

@@ -59,7 +59,7 @@ class GroupCommit(Generic[T, R]):
         _refuse(refused)
         self._loop.stop()
         with self._changed:
-            refused = self._take_waiting()  # has items only if the thread was never started
+            refused = self._take_waiting()  # there are items only if the thread was never started
         _refuse(refused)
 
     def submit(self, item: T, *, is_urgent: bool = False) -> "Future[R]":

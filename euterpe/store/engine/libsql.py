@@ -13,7 +13,8 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 # Prefixes of the driver's error names: after such an error the connection is unusable. TRANSACTION_TIMEOUT
 # means that the server has ended the transaction (after five seconds), so the driver's rollback would fail.
 _CONNECTION_LOST = ("HRANA_", "STREAM_", "CLIENT_CLOSED", "TRANSACTION_TIMEOUT", "SQLITE_CANTOPEN")
-# Writers wait in a queue of the server. The driver's default timeout of 5 s is too short for eight writers.
+# The server lets writers wait in a queue. With eight writers, a writer can wait for longer than the driver's
+# default timeout of 5 s.
 _ANSWER_TIMEOUT_S = 60.0
 
 

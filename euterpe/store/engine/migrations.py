@@ -63,7 +63,7 @@ def load_migrations(kind: EngineKind) -> list[Migration]:
     """Return the migrations that came with this program, in order."""
     package = Path(euterpe.__file__).parent
     name = "migrations_pg" if kind is EngineKind.POSTGRES else "migrations_sqlite"
-    # The folder is inside the package in a wheel, and beside it in a checkout.
+    # In a wheel, the folder is inside the package. In a checkout, the folder is next to the package.
     folder = next(path for path in (package / name, package.parent / name) if path.is_dir())
     found = [(match, path) for path in folder.iterdir() if (match := _FILE.fullmatch(path.name))]
     return sorted(
@@ -167,7 +167,7 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
 
 
 def _reset_future_positions(connection: sa.Connection) -> None:
-    """Replace each position that is higher than the current position with the current position.
+    """Replace each position that is higher than the id of this transaction with this id.
 
     A restore from another cluster leaves rows with such positions.
     """

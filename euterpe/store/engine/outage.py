@@ -9,7 +9,8 @@ class OutageWatch:
     """The last outage of the database, as the transactions of this process show it. Thread-safe.
 
     An outage begins at the start of the first transaction that fails, and ends with the next transaction that
-    succeeds. Outages shorter than `least_s` are ignored: a lost connection alone costs no heartbeat.
+    succeeds. Outages shorter than `least_s`, for example a lost connection, are ignored: they are over before
+    the next heartbeat.
     """
 
     def __init__(self, *, least_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -63,8 +63,8 @@ def _inotify(paths: Sequence[Path]) -> int | None:
 class WakeupTimings:
     """Durations between the reads of SQLite's `data_version`, in seconds."""
 
-    # The pause between two reads if the files cannot be watched. A read loads one word of shared memory.
-    # Eighty passes of the loop per second use 0.9 % of a core.
+    # The pause between two reads if the files cannot be watched. A read loads one word of shared memory, so
+    # eighty reads per second use only 0.9 % of a core.
     look_every_s: float = 0.0125
     # The pause between two reads if the files are watched. These reads are needed, because inotify misses
     # some writes, for example writes of other machines.

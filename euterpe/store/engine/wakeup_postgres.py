@@ -20,7 +20,7 @@ from euterpe.store.engine.wakeup import Topic
 # an fsync. So the transactions of a process send at most this many notifications per second. After a quiet
 # time, the transactions can send `_BURST` notifications at once.
 _IN_TRANSACTIONS_PER_S, _BURST = 150.0, 20.0
-# A separate connection sends one NOTIFY per topic for all other commits of this interval.
+# For all other commits within this time, a separate connection sends one NOTIFY per topic.
 _DEBOUNCE_S = 0.010
 _NOTIFY_IN = sa.text("SELECT pg_notify(topic, '') FROM unnest(CAST(:topics AS text[])) AS topic")
 # A hint need not survive a crash, so the commit does not wait for the disk.

@@ -162,8 +162,8 @@ _EVENTS: Mapping[str, AnyColumn] = {
         name: job_outbox_events.c[name]
         for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
     },
-    # The status shows whether a webhook was wanted, because no event enters or leaves the status `skipped`
-    # after it was inserted.
+    # An event for which no webhook was wanted is inserted with the status `skipped`. No event enters or
+    # leaves this status later.
     "wanted": job_outbox_events.c.status != "skipped",
 }
 
@@ -184,7 +184,7 @@ _DELIVERIES: Mapping[str, AnyColumn] = {
         )
     },
     # Read the HTTP status of the receiver. If there was no response, read Euterpe's error code, which is the
-    # part of `error` before the colon. Never read the part after the colon.
+    # part of `error` before the colon. Never read the part after the colon, which is free text.
     "error_code": sa.case(
         (job_deliveries.c.outcome == "delivered", None),
         (

@@ -1,10 +1,10 @@
 """Read the history incrementally in commit order: no row is missed, and no row is read twice.
 
-A *cut* has, for each growing table, the position up to which the table has been read. Every committed row is
-before all cuts that are taken long enough after the commit. After a cut was taken, no row is added before
-this cut. On Postgres the position of a row is the id of the transaction that inserted the row, and a cut is
-the id of the oldest running transaction. On the SQLite family, which has one writer, the position of a row is
-its rowid.
+A *cut* has, for each growing table, the position up to which the table has been read. After a cut was taken,
+no row is added before this cut. Each committed row is before every cut that is taken long enough after the
+commit of the row. On Postgres the position of a row is the id of the transaction that inserted the row, and a
+cut is the id of the oldest running transaction. On the SQLite family, which has one writer, the position of a
+row is its rowid.
 
 Jobs are read through their events: a job is read with the event that led to its current state. A read up to a
 cut does not return a job that changed after this cut. A read up to a later cut returns the job, with its
@@ -226,8 +226,9 @@ class HistoryFeed:
         grown = _GROWING[part.grows]
         position, (key,) = self._position(grown), grown.primary_key.columns
         if part.is_of_one_position:
-            # With `==` the planner can find the rows by the index on the key. Many rows may have the same
-            # position: the migration that added the column `position` gave one value to all existing rows.
+            # Many rows can have the same position: the migration that added the column `position` gave one
+            # value to all existing rows. With `==` for the position, the planner can find the rows by the
+            # index on the key.
             yield position == part.low
             yield key >= part.low_key
             if part.high_key:

@@ -72,8 +72,8 @@ class Pruner:
     def run(self, older_than_ms: int, *, batch: int = _BATCH) -> Iterator[PruneResult]:
         """Prune in batches; after each batch of jobs, keys, groups or queue jobs, yield the totals so far.
 
-        A batch has at most `batch` rows, or 1,000 rows if it deletes idempotency keys. The caller may stop at
-        any time. A later run prunes the rest.
+        A batch has at most `batch` rows, or 1,000 rows if it deletes idempotency keys. The caller may end the
+        iteration at any time. A later run prunes the rest.
         """
         done, after = PruneResult(), ""
         while removed := self._prune_jobs(after, older_than_ms, batch):

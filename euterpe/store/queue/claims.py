@@ -307,7 +307,8 @@ def _claim_of(row: AnyRow, request: ClaimRequest, attempt_id: str, *, owners_dif
 
 
 def _newly_claimed(row: AnyRow, request: ClaimRequest, claim: Transition, written: AnyRow) -> ClaimedJob:
-    # The claim has set `updated_at` and the lease from the same reading of the clock.
+    # The claim has set `updated_at` and the lease from the same reading of the clock, so this sum is the end
+    # of the lease.
     lease_expires_at = written.updated_at + request.lease_ms
     attempt = _OpenAttempt(
         str(claim.attempt_id), written.claim_version, written.attempt_count, lease_expires_at

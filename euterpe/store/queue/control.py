@@ -60,7 +60,8 @@ class Control:
             if row.event_sequence >= _MOST_EVENTS:
                 raise Conflict(f"job {job_id} has {row.event_sequence} events already; create a new job")
             # Put the job into the lane `delayed`: the sweep of the next claim promotes and ranks it, as after
-            # a backoff. Omit the group from the context: locking the group here could deadlock (groups.py).
+            # a backoff. Omit the group from the context, so that the group is not locked: this lock could
+            # cause a deadlock (groups.py).
             context = context_of(row)._replace(group_id=None)
             fence = Fence(row.job_id, row.claim_version, JobStatus.FAILED)
             retry = Transition.retry(fence, JobStatus.QUEUED, Lane.DELAYED, context=context)
@@ -108,8 +109,9 @@ class Control:
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         context = context_of(row)
         if row.lane == Lane.BLOCKED:
-            # Omit the group, because locking the group here could deadlock (groups.py). The group need not be
-            # locked, because a blocked job does not count against the limit of its group.
+            # Omit the group from the context, so that the group is not locked: this lock could cause a
+            # deadlock (groups.py). The lock is not needed, because a blocked job does not count against the
+            # limit of its group.
             context = context._replace(group_id=None)
         fence = Fence(row.job_id, row.claim_version, JobStatus.QUEUED)
         claim = Transition.claim_to_cancel(fence, JobStatus.CLAIMED, worker_id=CONTROL_PLANE, context=context)

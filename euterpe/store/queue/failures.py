@@ -125,7 +125,10 @@ def _end(
 
 
 def _outcome(decision: JobDecision, *, has_expired: bool) -> str:
-    """Return the outcome of the attempt. Only a sweep ends an attempt with `lease_expired`."""
+    """Return the outcome of the attempt.
+
+    `has_expired` is true only in a sweep, which ends attempts whose leases have expired.
+    """
     if decision.error.code is ErrorCode.CANCELED:
         return decision.error.code.value
     if has_expired:

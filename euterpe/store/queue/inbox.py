@@ -152,7 +152,8 @@ class Inbox:
 
     def _may_revoke(self) -> bool:
         outage = self._database.outage
-        # Check `is_on`, too: the outage may last until the transaction of this sweep commits.
+        # Check `is_on`, too: during an outage, `ended_at` is still the end of the previous outage. The outage
+        # can last until the transaction of this sweep commits.
         is_recovered = not outage.is_on and outage.monotonic() >= outage.ended_at + self._outage_grace_s
         return is_recovered and self._monotonic() >= self._revokes_from
 
@@ -195,7 +196,10 @@ class Inbox:
         return HeartbeatResult(frozenset(leases), canceled, leases)
 
     def advance(self, steps: Sequence[Transition]) -> frozenset[str]:
-        """Advance each job; return the ids of the jobs still held. The caller must stop the lost jobs."""
+        """Advance each job; return the ids of the jobs that are still held.
+
+        The caller must stop its work on the other jobs, because it has lost them.
+        """
         with self._database.transaction() as connection:
             return frozenset(self._transitions.apply(connection, steps))
 

@@ -73,7 +73,10 @@ class Jobs:
         return None
 
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[JobRow]:
-        """Return those of the given jobs that exist, in any order, with only the metadata of their specs."""
+        """Return the given jobs, in any order, with only the metadata of their specs.
+
+        Leave out jobs that do not exist.
+        """
         job = inbox_jobs.c
         some = self._database.engines.read_limit
         wanted = sa.select(*_LISTED).where(job.requester_id == requester_id)

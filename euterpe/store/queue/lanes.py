@@ -21,8 +21,8 @@ UNFINISHED = tuple(lane for lane in Lane if lane is not Lane.REST)
 
 
 def lane_is(table: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
-    # Use a literal. When SQLite prepares the statement, it decides whether a partial index applies, and it
-    # does not know the parameters at that time.
+    # Use a literal and not a parameter. While SQLite prepares the statement, it decides whether a partial
+    # index can be used, and at that time it does not know the values of parameters.
     return table.c.lane == sa.literal_column(f"'{lane}'")
 
 
@@ -42,7 +42,7 @@ def unfinished_jobs(columns: Sequence[AnyColumn], *where: sa.ColumnElement[bool]
 
 
 def has_unfinished_job(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the condition that some unfinished job meets all conditions in `where`."""
+    """Return an SQL condition: there is an unfinished job that meets all conditions in `where`."""
     return sa.or_(*(sa.exists(own_jobs(lane, inbox_jobs.c.job_id).where(*where)) for lane in UNFINISHED))
 
 
@@ -65,7 +65,7 @@ _FIRST = ""
 class LaneRequesters:
     """A cursor over the requesters that have rows in a lane, with at most 50 requesters per call.
 
-    `index` is the partial index of the lane that has the requester as its first column.
+    `index` is a partial index of the lane. The first column of this index is the requester.
     """
 
     def __init__(self, table: sa.Table, lane: Lane, index: str) -> None:

@@ -35,14 +35,14 @@ from euterpe.store.queue.transition import Shape, Transition
 Columns = Callable[[Shape, Rows | None], Mapping[str, object]]
 
 # One statement writes all transitions that agree in these fields. The fields determine the text of the
-# statement (`Shape`) and its parameters, except the batch. Group by the fields themselves, because building a
-# `Shape` for each transition would take 3 % of a worker's time.
+# statement (`Shape`) and its parameters, except the batch. Group the transitions by these fields and not by
+# `Shape`, because building a `Shape` for each transition would take 3 % of a worker's time.
 _shared_fields = attrgetter("source", "target", "lane", "worker_id", "lease_ms", "raises_version", "attempts")
 # With `owners_differ`, each row of the batch has its own owner and lease, so transitions with different
 # owners share a statement.
 _fields_without_owner = attrgetter("source", "target", "lane", "raises_version", "attempts")
 
-# The `late_ms` of a heartbeat that extends a lease no matter how long ago the lease expired.
+# With this `late_ms`, a heartbeat extends a lease no matter how long ago the lease expired.
 _ANY_TIME_MS = 2**60
 
 
@@ -200,8 +200,9 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # Compare with a column of the batch. With a constant, Postgres would expect few rows with
-                # this status, and would scan the table to find them.
+                # Compare with a column of the batch and not with a constant. With a constant, Postgres would
+                # expect few rows with this status, and would scan the table for the status instead of finding
+                # the rows by their key.
                 columns.status == rows["source"],
             )
             .returning(*self._returning)
@@ -221,8 +222,9 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # Compare a difference with 0. With `lease_expires_at >= now`, Postgres would expect few such
-                # rows, and would scan the table to find them.
+                # Compare a difference with 0. With `lease_expires_at >= now`, Postgres would expect few rows
+                # whose lease has not expired, and would scan the table for them instead of finding the rows
+                # by their key.
                 columns.lease_expires_at - now + late_ms >= 0,
             )
             .returning(*self._heartbeat_returning)

@@ -32,7 +32,7 @@ class OriginState(StrEnum):
     DOWN = "down"  # the last send was not answered
     REFUSING = "refusing"  # the receiver answers, but none of its last answers was a success
     RECOVERED = "recovered"  # the receiver works again after an outage; its events are being released
-    HEALTHY = "healthy"  # the receiver works: there is no row
+    HEALTHY = "healthy"  # the receiver works, and has no row in the table
 
 
 @dataclass(frozen=True)

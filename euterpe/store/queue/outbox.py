@@ -165,7 +165,7 @@ class Outbox:
                 held[row.event_id].attempt_count,
                 worker_id,
                 sealed_callbacks(urls[row.job_id]),
-                # The format is NULL in jobs of earlier releases.
+                # `webhook_format` is NULL in jobs of earlier releases.
                 urls[row.job_id].webhook_format or "euterpe",
             )
             for row in picked

@@ -78,12 +78,15 @@ class ProgressReports:
         )
 
     def write(self, reports: Sequence[ProgressReport]) -> frozenset[str]:
-        """Write the reports; return the ids of the jobs still held. The caller must stop the lost jobs."""
+        """Write the reports; return the ids of the jobs that are still held.
+
+        The caller must stop its work on the other jobs, because it has lost them.
+        """
         with self._database.transaction() as connection:
             return self.write_in(connection, reports)
 
     def write_in(self, connection: sa.Connection, reports: Sequence[ProgressReport]) -> frozenset[str]:
-        """Write the reports in the caller's transaction; return the ids of the jobs still held."""
+        """Write the reports in the caller's transaction; return the ids of the jobs that are still held."""
         by_key = {report.job.job_id: report for report in sorted(reports, key=lambda r: r.job.job_id)}
         batch = as_parameter(_row(report) for report in by_key.values())
         written = connection.execute(self._write, batch).all()

@@ -66,7 +66,7 @@ class Replay:
             yield len(batch)
 
     def pending(self, requester_id: str | None = None) -> int:
-        """Make all events that wait for their next attempt due now; return how many.
+        """Find all events that wait for their next attempt, and make them due now. Return how many.
 
         The events keep their budgets. For the requesters of these events, delete the stored circuit breakers
         of all receivers, because the circuit breakers would delay the events.

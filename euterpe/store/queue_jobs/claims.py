@@ -58,7 +58,10 @@ class Reservations:
         self._next, self._is_paused = self._next_statement(), _pause_statement()
 
     def reserve(self, queue: str, count: int = 1) -> list[Reserved]:
-        """Claim the next jobs for `count` callers; those for whom no job is ready get None."""
+        """Claim the next jobs for `count` callers.
+
+        If too few jobs are ready, the last callers get None, or `QueueIsPaused` if the queue is paused.
+        """
         check_name(queue, "queue")
         # This transaction need not be durable. If a power loss undoes a claim, the job is ready again and its
         # token is void. The durable commit of a later ack also makes the claim durable.

@@ -63,7 +63,7 @@ class Reports:
         self._read = _read_statement()
 
     def heartbeat(self, lease: QueueLease) -> int:
-        """Extend the lease to the job's timeout from now; return its new end.
+        """Extend the lease, so that it ends when the job's timeout has passed from now. Return the new end.
 
         An expired lease that was not reaped is extended, too: nobody else has owned the job since.
         """
@@ -78,9 +78,9 @@ class Reports:
             return int(beaten[0].lease_expires_at)
 
     def end(self, ends: Sequence[QueueAttemptEnd]) -> list[int | Exception | None]:
-        """End attempts; return for each the time of the next attempt, or None if the job has ended.
+        """End attempts. For each, return the time of the next attempt, or None if the job has ended.
 
-        The result for a caller that has lost its lease is an exception.
+        If the caller of an item has lost its lease, the result of the item is an exception.
         """
         with self._database.transaction() as connection:
             keys = as_parameter({"key": key} for key in sorted({end.lease.key for end in ends}))

@@ -48,9 +48,9 @@ class Callbacks:
         return with_query(url, self._open(job_id, requester_id, sealed), "status_webhook_url")
 
     def for_job(self, job: ClaimedJob) -> bytes | None:
-        """Return the queries of the job's callback URLs, or None if its worker does not need them.
+        """Return the queries of the job's callback URLs, or None if the refresh URL has no query.
 
-        The worker calls only the refresh URL, so it needs the queries only if the refresh URL has a query.
+        The caller uses only the query of the refresh URL.
         """
         if not is_hidden(job.spec.get("refresh_url")):
             return None

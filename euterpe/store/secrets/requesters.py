@@ -150,7 +150,7 @@ class Requesters:
     def rotate_secret(self, requester_id: str, *, old_valid_ms: int) -> str:
         """Return a new webhook secret.
 
-        Old secrets expire after `old_valid_ms`, and also sign webhooks until then.
+        Old secrets expire after `old_valid_ms`. Until then, each webhook is signed with them, too.
         """
         secret = mint_webhook_secret()
         sealed_row = self._sealed_row(requester_id, secret)
@@ -209,8 +209,8 @@ class Requesters:
     def _lock(self, connection: sa.Connection, requester_id: str) -> None:
         """Lock the requester's row, so that concurrent rotations run one after the other.
 
-        The second rotation then makes the new key or secret of the first rotation expire. Raise NotFound if
-        the requester does not exist, and Conflict if it is disabled.
+        A rotation must see the key or secret that another rotation has just added, to make it expire. Raise
+        NotFound if the requester does not exist, and Conflict if it is disabled.
         """
         known = sa.select(_requester.disabled_at).where(_requester.requester_id == requester_id)
         row = connection.execute(known.with_for_update()).one_or_none()

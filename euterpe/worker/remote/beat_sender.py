@@ -92,7 +92,7 @@ class BeatSender:
         self, leases: Sequence[HeldLease], beats: Sequence[Beat], *, is_urgent: bool = False
     ) -> ApiRequest:
         call = worker_calls.heartbeat(self._worker_id, beats, is_urgent=is_urgent)
-        # Two tries must fit into each lease.
+        # Limit the time of a try, so that a second try still fits into the shortest lease.
         shortest_s = min(lease.ttl_s for lease in leases)
         return replace(call, timeout_s=min(call.timeout_s, shortest_s / 3))
 

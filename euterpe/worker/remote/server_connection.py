@@ -111,7 +111,7 @@ class ServerConnection:
                     if time.monotonic() - began > _IDLE_FAILURE_S:
                         raise
                     return await self._request(call)
-        except (httpx.RequestError, OSError) as error:  # asyncio.timeout raises an OSError, too
+        except (httpx.RequestError, OSError) as error:  # asyncio.timeout raises TimeoutError, an OSError
             reason = str(error) or type(error).__name__  # the text of a timeout error is empty
             raise ServerUnavailable(f"no answer from {self._host}: {reason}") from None
 

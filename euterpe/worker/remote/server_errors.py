@@ -54,7 +54,8 @@ OVER = frozenset({"lease_lost", "attempt_ended", "invalid_lease_token", "not_fou
 
 class _KekUnknownToServer(UnknownKek):
     def __init__(self) -> None:
-        # The server's answer does not contain the id of the key.
+        # Do not call `UnknownKek.__init__`: it needs the id of the key, which the server's answer does not
+        # contain.
         EuterpeError.__init__(self, "the server lacks the key for the credentials of this job")
         self.kek_id = ""
 

@@ -176,7 +176,8 @@ def connect_server(cluster_folder: ClusterFolder, database: str) -> Iterator[str
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for setting in ("address=127.0.0.1", "port=0"):
         command += ["--conf", f"spark.connect.grpc.binding.{setting}"]
-    command += ["--conf", "spark.sql.codegen.wholeStage=true"]  # the default of Spark
+    # `true` is Spark's default, but `tests/short_spark.py` sets this option to false.
+    command += ["--conf", "spark.sql.codegen.wholeStage=true"]
     environ = {**cluster_folder.environ, "EUTERPE_DATABASE_URL": database}
     with Daemon(cluster_folder, command, environ, ready=r"Connect server started at: \S*:(\d+)") as daemon:
         yield f"sc://127.0.0.1:{daemon.ready[1]}"

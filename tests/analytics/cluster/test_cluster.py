@@ -40,10 +40,11 @@ def history(url: str) -> str:
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
     """Return a function that makes the expected report in this process.
 
-    The lake gets the same history as the database that the cluster reads. No database is used here.
+    The report is made from a lake without a database. This lake has the same history as the database that the
+    cluster reads.
 
-    The ages of waiting jobs and events depend on the time of the read, so the function copies this time from
-    the lake that it gets.
+    The ages of waiting jobs and events depend on the time of the read. So the function copies this time from
+    its argument, the lake that the cluster filled.
     """
     folder = tmp_path_factory.mktemp("here")
     lake = Lake(folder / "lake")

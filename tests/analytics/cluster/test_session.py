@@ -32,7 +32,7 @@ Fail = Callable[[Callable[[], object]], str]
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that sets JAVA_HOME to a Java that runs a given script."""
+    """Return a function that makes a fake `java` from a shell script, and sets JAVA_HOME for it."""
 
     def install(script: str) -> None:
         path = tmp_path / "bin" / "java"

@@ -257,7 +257,7 @@ class JobHistory:
             "sequence": self.job["event_sequence"],
             "type": f"job.{self.job['status']}",
             "created_at": self.now,
-            "wanted": self.job["requester_id"] != "r3",  # r3 polls and has no webhook
+            "wanted": self.job["requester_id"] != "r3",  # requester r3 has no webhook, and polls
         }
         self.rows["events"].append(event)
         if event["wanted"] and self.rng.random() > 0.01:  # 1 % of these events were not sent yet

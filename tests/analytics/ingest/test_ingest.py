@@ -80,8 +80,8 @@ def test_an_ingest_that_finds_nothing_new_still_says_when_it_looked(
 ) -> None:
     """`read_at` is the time of the last ingest.
 
-    Without `read_at`, the last row that was read would have the age 0. This row can be an event that has
-    waited for a day.
+    Ages are measured at `read_at`. If they were measured at the time of the last row, this row would have the
+    age 0, even if it is an event that has waited for a day.
     """
     enqueue(store, 1)
     ingest(spark, lake, url)

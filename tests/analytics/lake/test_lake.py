@@ -93,7 +93,7 @@ def test_a_kill_at_any_step_leaves_the_lake_before_or_after(lake: Lake) -> None:
         outcomes.add(bool(added))
     else:
         pytest.fail("the program was killed at every step and never ended")
-    assert outcomes == {True, False}  # some kills came before the commit, some after it
+    assert outcomes == {True, False}  # some kills were before the commit, some after the commit
     assert leftovers(lake) == set()
     assert numbers(lake)[:4] == [0, 1, 2, 3]
 

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 def failures(rows: list[Row]) -> list[Row]:
     """Add the trend of each error code.
 
-    The history must be longer than two weeks, and must contain no new code.
+    The history must be longer than two weeks, and must contain no new error code.
     """
     for row in rows:
         last, before = row["last_week"], row["week_before"]

@@ -13,7 +13,7 @@ def waited(jobs: int, seconds: float, **fields: object) -> list[Row]:
 
 
 def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSession) -> None:
-    """An earlier report said that a requester with all its jobs in another queue waited longest."""
+    """An earlier report compared the waits of requesters that used different queues."""
     jobs = [
         *waited(60, 1),
         *waited(40, 1, requester="archive"),

@@ -157,7 +157,7 @@ def test_uneven_waiting_names_the_queue_and_who_waits() -> None:
 
 
 def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
-    """An earlier demo report said that a requester with all its jobs in another queue waited longest."""
+    """An earlier demo report compared the waits of requesters that used different queues."""
     rows = [
         *waiting(1.0, 1.0, 1.0, queue="default"),
         *waiting(0.5, 9.0, queue="bulk", requester="alone", is_compared=False),

@@ -60,7 +60,7 @@ def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_th
     row = only(webhooks.make(facts, Options(read_at=at(2))))
     assert values(row, "events", "delivered", "pending", "untried") == (5, 1, 4, 4)
     assert values(row, "judged", "within_slo", "meets_slo") == (4, 0.25, False)
-    assert row["tries_per_event"] == 1  # the mean of the events that were sent
+    assert row["tries_per_event"] == 1  # the mean over the events that were sent
 
 
 def test_the_age_of_a_pending_event_is_measured_when_the_history_is_read(spark: SparkSession) -> None:

@@ -23,7 +23,7 @@ SECRET = "canary-4f1c"
 
 @pytest.fixture
 def filled(store: Store) -> Store:
-    """Return a store with a succeeded, a failed and a queued job, one of them full of secrets."""
+    """Return a store with a succeeded, a failed and a queued job. One job has secrets in its fields."""
     signed = f"https://files.example/a.mov?X-Amz-Signature={SECRET}"
     hook = f"https://requester.example/{SECRET}"
     metadata = {"title": "shown", "patient": SECRET}
@@ -90,7 +90,7 @@ def test_nothing_secret_leaves_the_database(filled: Store, url: str, spark: Spar
         ("priority >= 50 and finished_at is not null", True),
         ("created_at > timestamp '2027-01-01'", True),
         ("queue > 'd'", False),  # Postgres sorts by locale, Spark by bytes
-        ("profile = 'h264-720p'", False),  # the profile is inside a JSON document
+        ("profile = 'h264-720p'", False),  # `profile` is no column: it is inside a JSON document
         ("requester_id = 'r2' or priority = 1", False),
     ],
 )

@@ -186,7 +186,7 @@ def test_a_pruned_job_is_gone(store: Store, worker: ContractWorker, clock: Setta
 
 
 def test_a_job_that_never_existed_is_not_found(store: Store, worker: ContractWorker) -> None:
-    """The token of such a job can be valid only if it was issued before the database was lost."""
+    """A worker can have a valid token for an unknown job if the database was lost after the claim."""
     keys = [LeaseKey(key.key_id, key.key) for key in store.service_secrets.lease_keys()]
     claim = LeaseClaim(new_id(), new_id(), 1)
     unknown = {

@@ -187,9 +187,9 @@ def test_a_stop_answers_all_waiting_workers_first(served: Served, worker: Contra
 def test_a_worker_that_left_without_a_claim_id_costs_no_attempt(
     store: Store, served: Served, worker: ContractWorker
 ) -> None:
-    """If the server notices too late that the worker left, it claims the job for this worker.
+    """If the server notices too late that a worker disconnected, it claims a job for this worker.
 
-    The next worker gets the job even then.
+    Then the job is queued again, and the next worker gets it as attempt 1.
     """
     body = b'{"worker_id": "w-gone", "streams": ["default"], "max_wait_ms": 30000}'
     key = worker.http.headers["authorization"]
@@ -256,7 +256,7 @@ def test_a_revoked_key_is_refused_within_two_seconds(store: Store, worker: Contr
 def test_the_clock_of_a_worker_decides_nothing(
     store: Store, worker: ContractWorker, clock: SettableClock
 ) -> None:
-    """Leases are measured by the clock of the database. No call contains a time of the worker."""
+    """Leases are measured by the clock of the database. No call contains a time from the worker's clock."""
     enqueue(store)
     claimed = worker.claim()
     for late_ms in (LEASE_MS - 1, LEASE_MS - 1):

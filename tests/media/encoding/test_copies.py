@@ -46,7 +46,7 @@ def refusal(sandbox: Sandbox, found: Plan, folder: Path, source: Path) -> str:
 def test_a_missing_packet_is_found(
     sandbox: Sandbox, sources: Sources, tmp_path: Path, container: str
 ) -> None:
-    """The film is as long as the source, and all its pictures can be decoded.
+    """The film lacks a sound packet, but has the source's length, and all its pictures can be decoded.
 
     So only the check of copied tracks can find the fault.
     """

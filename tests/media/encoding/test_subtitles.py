@@ -143,7 +143,10 @@ def test_each_file_is_counted_on_the_disk_before_it_is_written(tmp_path: Path) -
 
 
 def test_the_source_is_read_once_for_all_outputs(tmp_path: Path) -> None:
-    """An earlier version read the source once for each optional output. A read takes as long as a copy."""
+    """An earlier version read the source again for each optional output.
+
+    A read takes as long as a stream copy of the source.
+    """
     packages = [package_in("a", 1), package_in("b", 2), package_in("c", 1)]
     found = Reads({stream: [SourceCue(0, 1_000, "x")] for stream in (1, 2)})
     with source(tmp_path) as fd:

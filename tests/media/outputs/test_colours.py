@@ -32,7 +32,7 @@ from tests.media.sources.colour_math import (
 from tests.media.sources.colours import PATCHES, SDR_KINDS, hdr, hdr_greys, hdr_p3, lossless, rgb, sdr
 
 TOLERANCE = 8
-LEAST_LIGHT = {LOG: 0.01, LOG_SQRT: 0.01 / 10**0.5}  # as a share of white
+LEAST_LIGHT = {LOG: 0.01, LOG_SQRT: 0.01 / 10**0.5}  # the least light of these transfers, as a share of white
 VALUE_TOLERANCE = 2  # of Y, Cb and Cr in 8 bits
 # Players do not agree on the primaries of a small picture without tags.
 GUESS_TOLERANCE = 16
@@ -87,7 +87,7 @@ def test_the_primaries_of_phones_and_cinemas_are_kept(make: Make, sources: Sourc
 
 
 def expressible(transfer: int) -> list[Triple]:
-    """Return the patches as a transfer can express them: a logarithmic transfer has no light near black."""
+    """Return the patches. Raise components that are too dark for this transfer to its least light."""
     least = LEAST_LIGHT.get(transfer, 0.0) ** (1 / 2.4)
     return [(max(red, least), max(green, least), max(blue, least)) for red, green, blue in PATCHES]
 

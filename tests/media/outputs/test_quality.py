@@ -60,9 +60,9 @@ def test_the_scores_are_those_of_the_finished_file(
 def test_the_pictures_that_are_left_out_do_not_change_the_score(
     sandbox: Sandbox, sources: Sources, tmp_path: Path, codec: str
 ) -> None:
-    """If only VMAF is measured, a filter leaves out pictures.
+    """Two methods of leaving out pictures give the same VMAF.
 
-    If PSNR is measured too, libvmaf itself skips these pictures.
+    If only VMAF is measured, a filter drops pictures. If PSNR is measured too, libvmaf skips these pictures.
     """
     scene = "size=160x90:rate=25:duration=4"
     scenes = f"testsrc2={scene}[a];mandelbrot=size=160x90:rate=25,trim=duration=4[b];testsrc={scene}[c]"

@@ -40,18 +40,18 @@ class PlayReport:
     """The report of a player. `levels` are the video renditions, in the order of the player."""
 
     errors: list[str]
-    ended: int  # how often the end was reached
+    ended: int  # how often the playback reached the end
     duration: float
-    buffered: list[tuple[float, float]]  # the buffered ranges at the first end
-    pictures: int  # the number of pictures decoded up to the first end
-    dropped: int  # the number of these pictures that the browser dropped
+    buffered: list[tuple[float, float]]  # the buffered ranges when the end was first reached
+    pictures: int  # the number of pictures decoded until the end was first reached
+    dropped: int  # the number of decoded pictures that the browser did not show
     levels: list[dict[str, Any]]
     played_levels: list[int]  # the level of each video segment, in the order of loading
     sounds: list[Track]
     played_sound: int | None
     texts: list[Track]
     cues: list[tuple[float, float, str]]
-    waits: int  # how often playback stopped for lack of data, up to the first end
+    waits: int  # how often playback stopped for lack of data, until the end was first reached
     size: tuple[int, int]
     trick_play: int  # the number of I-frame variants that the player found
     keyframe_ranges: list[str]  # the byte ranges of keyframe files that the server sent

@@ -184,7 +184,7 @@ def test_damaged_files_are_read_or_refused(film: Presentation, rounds: int) -> N
     for _ in range(rounds):
         files = [bytearray(init), bytearray(moof)]
         data = choice.choice(files)
-        reach = min(len(data), 2500)  # all later bytes are pictures
+        reach = min(len(data), 2500)  # all bytes after `reach` are coded pictures
         for _ in range(choice.choice([1, 1, 2, 5, 40])):
             at = choice.randrange(min(reach, len(data)))
             match choice.randrange(4):

@@ -11,7 +11,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.packaging.timed_text import timed_text
 from euterpe.media.packaging.webvtt import Cue
 
-Sample = tuple[int, int, str]  # its start and length in milliseconds, and its text
+Sample = tuple[int, int, str]  # (start in ms, length in ms, text)
 
 
 def samples(data: bytes, folder: Path) -> list[Sample]:

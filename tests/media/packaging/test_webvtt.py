@@ -93,8 +93,8 @@ def test_the_playlist_has_no_init_segment() -> None:
         (12.005, None, [4, 4, 4.005]),
         (13.999, 13.999, [4, 4, 5.999]),
         (14.0, 14.0, [4, 4, 4, 2]),
-        (14.01, 13.99, [4, 4, 6.01]),  # the last picture segment is folded too
-        (17.0, 13.0, [4, 4, 4, 5]),  # the sound is much longer
+        (14.01, 13.99, [4, 4, 6.01]),  # the last picture segment is also appended to its predecessor
+        (17.0, 13.0, [4, 4, 4, 5]),  # the sound is much longer than the pictures
         (1.0, 1.0, [1]),
         (0.005, 0.0, [0.005]),
     ],

@@ -72,7 +72,7 @@ def long_film(seconds: float) -> MediaInfo:
 
 
 def watermarks_of(outputs: OutputSpecs) -> dict[str, WatermarkInfo]:
-    """Return the facts of one picture for each watermark of these outputs. Kinds and shapes differ."""
+    """Return the facts of a picture for each watermark of these outputs, with varied formats and sizes."""
     urls = [one.watermark.source.url for one in outputs if isinstance(one, PictureOutput) and one.watermark]
     shapes = [(300, 200), (1, 1), (1, 4096), (4096, 1), (1000, 999)]
     kinds = [(name, None) for name in PICTURE_DECODERS] + [("mov", 1)]
@@ -193,8 +193,8 @@ def media_infos(draw: st.DrawFn) -> MediaInfo:
 
 
 def _stream(draw: st.DrawFn, place: int, kind: str) -> StreamInfo:
-    # Half of the streams are usual streams with at most three changes. A stream with more changes is often
-    # refused for its size, and then tests no other rule.
+    # Half of the streams are usual streams with at most three changes. A stream with more changes often
+    # has a refused picture size, and then tests no other rule.
     usual = {"video": VIDEO, "audio": AUDIO}.get(kind, SUBTITLE)
     optional = _BOTH | _OF_KIND.get(kind, {})
     assert set(optional) <= {field.name for field in fields(StreamInfo)}

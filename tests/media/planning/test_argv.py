@@ -54,7 +54,7 @@ _STREAM = re.compile(r"[0-9]+:[0-9]+")
 _MOVED = re.compile(r"setts=pts=PTS-\((-?[0-9]+\.[0-9]{6})\)/TB:dts=DTS-\(\1\)/TB")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?k?")
 _LABEL = re.compile(r"\[([vath][0-9]+|r[0-9]+end)\]")
-# A metric with the file for its results. The file name contains the number of the measurement.
+# A filter of a metric, with its log file. The name of the file contains the number of the measurement.
 _METRIC = re.compile(
     r"(psnr|ssim|xpsnr)=stats_file=\.quality/[0-9]+-\1\.log"
     r"|libvmaf=model=version=vmaf_(4k_)?v0\.6\.1:n_subsample=[0-9]+:log_fmt=csv:log_path=\.quality/[0-9]+-vmaf\.log"

@@ -25,7 +25,7 @@ def started(picture: float, sound: float, start: float = 0.0, *, jumps: bool = F
     [
         (0.0, 0.0, 0.0, 0.0, 0.0),
         (0.08, 0.0, 0.0, 0.08, 0.0),  # sound that begins a little earlier is cut
-        (0.0, 0.5, 0.0, 0.0, 0.0),  # late sound is padded by its own filter
+        (0.0, 0.5, 0.0, 0.0, 0.0),  # another filter puts silence before late sound
         (2.0, 0.0, 0.0, 0.0, 2.0),  # black pictures are shown before a late picture
         (1.48, 1.4, 1.4, 0.08, 0.0),
         (-0.04, 0.0, -0.04, 0.0, 0.0),
@@ -75,8 +75,8 @@ def transport_stream(interval: float | None, end: float | None = 3_600.0) -> Med
     [
         (100.0, 2.0, 3_600.0, 80.08),
         (100.0, 10.0, 3_600.0, 60.08),  # with rare keyframes, the seek goes back by four intervals
-        (10.0, 2.0, 3_600.0, None),  # the decoding begins at the beginning of the film
-        (100.0, None, 3_600.0, None),  # no interval is known
+        (10.0, 2.0, 3_600.0, None),  # decoding begins at the start of the film
+        (100.0, None, 3_600.0, None),  # the keyframe interval is unknown
         (100.0, 2.0, None, None),  # the times jump
     ],
 )

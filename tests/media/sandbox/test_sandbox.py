@@ -111,8 +111,8 @@ def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path:
         assert child.end.code == code
 
 
-# The program makes its memory read-only, because RLIMIT_DATA counts only writable memory. It also sets a
-# process name that is not valid UTF-8, as any program can do.
+# The program makes its memory read-only, because RLIMIT_DATA counts only writable memory. The program
+# also sets a process name that is not valid UTF-8, as any program can do.
 _MEMORY_MADE_READ_ONLY = """
 import ctypes, time
 libc = ctypes.CDLL(None)

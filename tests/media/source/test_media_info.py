@@ -200,7 +200,7 @@ def test_whatever_is_taken_can_be_shown_and_planned_or_is_refused_for_good(
 def test_an_invalid_probe_answer_is_the_fault_of_its_source(tmp_path: Path) -> None:
     """In an earlier version, a height of 10**15 exhausted the worker's memory.
 
-    An index with a NUL broke the worker's sandbox.
+    A stream index with a NUL character broke the worker's sandbox.
     """
     (source := tmp_path / "source").write_bytes(b"source")
     for changes in ({"width": [0], "height": 400_000_000}, {"index": "0\0"}):

@@ -158,7 +158,7 @@ def test_captions_inside_the_pictures_are_noticed(clips: Clips, sandbox: Sandbox
 def test_side_data_of_an_unknown_type_does_no_harm(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     """PyAV 18 fails to read any side data of a picture that has EXIF."""
     film = clips.encoded("plain.mjpeg", f"{_pictures()} -pix_fmt yuvj420p -c:v mjpeg -f mjpeg")
-    width = b"\x01\x00\x00\x03\x00\x00\x00\x01\x00\xa0\x00\x00"  # the only entry of the directory
+    width = b"\x01\x00\x00\x03\x00\x00\x00\x01\x00\xa0\x00\x00"  # the only EXIF field
     exif = b"Exif\0\0MM\0*\x00\x00\x00\x08\x00\x01" + width + bytes(4)
     raw = tmp_path / "exif.mjpeg"
     begin = b"\xff\xd8"

@@ -111,7 +111,7 @@ def test_a_transport_stream_that_was_joined_is_as_long_as_its_parts(
 
 
 def test_an_end_before_the_beginning_is_no_end(clips: Clips, tmp_path: Path) -> None:
-    """The times jump in a part of the file that is not read."""
+    """The times jump back in a part of the file that the probe does not read."""
     parts = [film_with_sound(clips, f"film-{offset}.ts", f"-output_ts_offset {offset}") for offset in (10, 0)]
     (joined := tmp_path / "joined.ts").write_bytes(b"".join(part.read_bytes() for part in parts))
     video = probed(joined, replace(BOTH_ENDS, last_bytes=parts[1].stat().st_size // 2)).video

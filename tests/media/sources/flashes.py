@@ -15,8 +15,8 @@ from tests.media.sources.planes import X264, Plane, encode, grey
 
 FPS = 25
 SECONDS = 4.0
-# All times are multiples of 40 ms, so a picture begins at each time. A group of pictures begins only at the
-# first time.
+# All times are multiples of 40 ms, so a picture begins at each time. Only the first of these
+# pictures is a keyframe.
 INSTANTS = (0.0, 0.52, 1.24, 2.2, 3.32)
 FLASH_PICTURES = 3
 BEEP_SECONDS = 0.1

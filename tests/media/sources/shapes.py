@@ -57,7 +57,7 @@ _INTERLACED_PICTURES = 25
 
 
 def _bar(field: int) -> Plane:
-    """Return a full picture for a field.
+    """Return the luma of all lines at the time of a field.
 
     The picture shows a bar that moves by three pixels with each field.
     """
@@ -69,7 +69,7 @@ def _bar(field: int) -> Plane:
 
 
 def _woven(number: int) -> Plane:
-    """Return an interlaced picture: the upper lines of one field, and the lower lines of the next."""
+    """Return an interlaced picture: its lines are alternately from one field and from the next field."""
     luma = _bar(2 * number)
     luma[1::2] = _bar(2 * number + 1)[1::2]
     return grey(luma)

@@ -75,7 +75,7 @@ def subtitled(sources: Sources, codec: str) -> Path:
 
 
 def subtitled_with_longer_sound(sources: Sources) -> Path:
-    """Return the film of `subtitled`, which has 2 s, with sound of 2.005 s."""
+    """Return the film of `subtitled`, which lasts 2 s, with sound of 2.005 s."""
     film, sound = subtitled(sources, "srt"), "sine=440:sample_rate=48000:duration=2.005"
     words = f"-i {film} -f lavfi -i {sound} -map 0 -map 1 -c:v copy -c:s copy -c:a flac"
     return sources.get("subtitled-longer-sound.mkv", lambda path: ffmpeg(f"{words} {path}"))

@@ -38,7 +38,7 @@ def empty(tmp_path: Path) -> Iterator[Database]:
 
 
 def shape(sql: str) -> list[str]:
-    """Return the DDL of a migration, with the types and options of both engines written in the same words."""
+    """Return the DDL of a migration, with the same names for the types and options of both engines."""
     sql = re.sub(r"--[^\n]*", "", sql)
     sql = re.sub(r"\b(BIGINT|INTEGER)\b", "INT", sql)
     sql = re.sub(r"\b(JSONB|TEXT)\b", "TEXT", sql)
@@ -66,7 +66,7 @@ def edges(sql: str) -> list[dict[str, set[str]]]:
 
 
 def indexes(folder: Path) -> dict[str, str]:
-    """Return the indexes that exist after all migrations, written in the same words for both engines."""
+    """Return the indexes that exist after all migrations: their names, and their SQL without COLLATE."""
     found: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         for statement in re.split(r";\s*\n", re.sub(r"--[^\n]*", "", path.read_text())):

@@ -21,7 +21,7 @@ from euterpe.store.store import Store
 from tests.store.jobs import claim_one, enqueue
 
 LONG_S = 30.0
-NEVER = WakeupTimings(look_every_s=LONG_S, look_anyway_s=LONG_S)  # no poll during a test
+NEVER = WakeupTimings(look_every_s=LONG_S, look_anyway_s=LONG_S)  # the listener does not poll during a test
 # libSQL sends no hints, so its listeners poll.
 WITH_HINTS = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
@@ -95,7 +95,7 @@ class ScriptedPipe(SelfPipe):
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
         """Record the wait.
 
-        Return True in wait number `waits`, as if `wake` had been called.
+        Return False before the call number `waits`. Then return True, as if `wake` had been called.
         """
         self._before_wait()
         self.waits.append((tuple(others), timeout_s))

@@ -28,7 +28,7 @@ def test_the_foreign_queue_decides_when_a_failure_is_retried(store: Store, ref: 
     assert (row.status, row.attempt_count) == (JobStatus.FAILED, 1)
     assert row.last_error is not None
     assert row.last_error["retryable"]
-    store.control.retry(job_id)  # as a bridge does when the message is delivered again
+    store.control.retry(job_id)  # a bridge calls this when the foreign queue delivers the message again
     assert fail_one(store) == job_id
     assert store.jobs.get(job_id).status == JobStatus.DEAD_LETTER
 

@@ -319,7 +319,7 @@ def test_large_specs_of_many_quotes_are_claimed_whatever_their_number(store: Sto
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_groups_go_on_whatever_isolation_the_server_has_by_default(url: str, ring: LocalKeyRing) -> None:
-    """A count that holds the lock of a group must see all rows that were committed before the lock."""
+    """A count that holds the lock of a group must see all rows committed before the lock was granted."""
     strict = {"options": r"-c default_transaction_isolation=repeatable\ read"}
     strictly = sa.make_url(url).update_query_dict(strict).render_as_string(hide_password=False)
     with Store(strictly, ring, sweep_every_ms=0) as store:

@@ -15,7 +15,7 @@ JOBS = 60
 
 def claim(plane: HttpPlane, clock: Clock) -> list[LeasedJob]:
     while True:
-        clock.now += 30  # longer than every pause
+        clock.now += 30  # longer than any pause before a repeated claim
         try:
             return list(plane.claim(3, wait_s=0.0))
         except Unavailable:

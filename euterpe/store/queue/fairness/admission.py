@@ -8,8 +8,8 @@ its jobs wait, and use the whole share at once.
 
 Lock order on Postgres: idempotency keys (in an enqueue), then requesters, then owned, ready, delayed and
 finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker lock on
-requesters (FOR KEY SHARE). A ranking may take this lock after its other locks, because the transactions that
-conflict with this lock, such as `requester set`, lock a requester before all other rows.
+requesters (FOR KEY SHARE), and may take it after its other locks. This cannot deadlock, because each
+transaction that conflicts with this lock, such as `requester set`, locks a requester before all other rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class Admission:
         self._enter = _enter_statement()
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False) -> int:
-        """Admit the next job of each group that has room; return how many became ready.
+        """For each group with room, admit its next job. Return how many jobs became ready.
 
         `locked` means that this transaction has locked the rows of these groups already.
         """
@@ -105,13 +105,13 @@ class Admission:
     # various requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs without those of a group that another transaction has locked."""
+        """Return the jobs, except those whose group is locked by another transaction."""
         named = {row.job_id: (row.queue, row.requester_id, row.group_id) for row in rows if row.group_id}
         busy = self._busy_groups.among(connection, named.values())
         return [row for row in rows if named.get(row.job_id) not in busy]
 
     def _of_free_shares(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs without those of a requester whose share another transaction has locked."""
+        """Return the jobs, except those whose requester has a share that another transaction has locked."""
         busy = self._busy_shares.among(connection, [(row.queue, row.requester_id) for row in rows])
         return [row for row in rows if (row.queue, row.requester_id) not in busy]
 

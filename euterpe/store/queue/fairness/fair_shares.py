@@ -73,7 +73,7 @@ class FairShares:
             queues.c.queue.in_(sa.bindparam("names", expanding=True))
         )
         self._claimed: dict[str, int] = {}
-        self._missing: set[str] = set()  # the queues that perhaps have no row
+        self._missing: set[str] = set()  # the queues that may lack a row in the table `queues`
         self._advanced_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -87,10 +87,11 @@ class FairShares:
     ) -> Ranks:
         """Charge each requester for its jobs; return the ranks of the jobs.
 
-        The jobs of a share get ascending ranks in the order of `jobs`. Without `past_cap`, a job of a
-        requester with a cap gets the rank None, and its requester is not charged. Set `past_cap` if the cap
-        has room for these jobs. The shares in `also_locked` are locked, too, because the transaction may
-        charge them later, and on Postgres a transaction must lock all its shares in sorted order.
+        The jobs of a share get ascending ranks in the order of `jobs`. If a requester has a cap, its jobs get
+        the rank None, and the requester is not charged. With `past_cap`, its jobs get ranks, too: the caller
+        has checked that the cap has room for them. The shares in `also_locked` are locked, too, because the
+        transaction may charge them later, and on Postgres a transaction must lock all its shares in sorted
+        order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
@@ -111,8 +112,8 @@ class FairShares:
     def make_queues(self) -> None:
         """Insert a row for each queue that a claim found without a row. Call this after the claim.
 
-        Use a separate transaction. If a claim inserted the rows, other claims would wait for the end of this
-        claim, and two claims from several queues could deadlock.
+        The rows are inserted in a separate transaction. If a claim inserted the rows, other claims would wait
+        for the end of this claim, and two claims from several queues could deadlock.
 
         This process notes virtual times that it could not write. If the stored virtual time of a queue has
         reached the noted value, drop the noted value, so that claims do not try again to write this value.
@@ -163,8 +164,9 @@ class FairShares:
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
 
-        Otherwise the table could grow without end, because a requester may name any number of queues. A
-        requester whose idle share was deleted gets its next rank too early, but by less than one turn.
+        Without this deletion, the table could grow without end, because a requester can name any number of
+        queues. A requester whose idle share was deleted gets its next rank too early, but by less than one
+        turn.
         """
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount

@@ -38,8 +38,9 @@ class GroupedTable:
     """A table of jobs whose rows may have groups, and the table of these groups.
 
     The key of a group is the primary key of `groups`; `jobs` has columns of the same names. A group's jobs
-    start in the order of the columns `order`. At most one job of a group is in the lanes `admitted`. A group
-    with a job in the lanes `in_use` is not deleted. `next_in_line` returns the columns `returned`.
+    start in the order of the columns `order`. At most one job of a group is in one of the lanes `admitted`. A
+    group is not deleted while one of its jobs is in one of the lanes `in_use`. `next_in_line` returns the
+    columns `returned`.
     """
 
     jobs: sa.Table

@@ -3,8 +3,8 @@
 A claim reads an index on (requester, available_at). The claim begins after the requester that was served
 last, reads to the end of the index, and continues at the beginning of the index. So each claim begins with
 the next requester, and a requester gets at most the whole batch of one claim before the next requester is
-served. The round robin needs one more index probe per claim, however many events wait. On SQLite, a claim
-took 27 µs without this probe and takes 32 µs with it.
+served. The round robin needs one more index probe per claim, regardless of the number of waiting events. On
+SQLite, a claim took 27 µs without this probe and takes 32 µs with it.
 """
 
 from collections.abc import Collection, Sequence

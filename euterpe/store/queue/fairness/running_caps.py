@@ -24,7 +24,7 @@ class RunningCaps:
         self._lock, self._room, self._next = _lock_statement(), _room_statement(), _next_statement()
 
     def next_in_line(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
-        """Return about `limit` capped jobs that may become ready now, divided between their requesters.
+        """Return about `limit` capped jobs that can become ready now, divided between their requesters.
 
         Lock the rows of these requesters. The caller must make the jobs ready in the same transaction.
         """

@@ -61,7 +61,7 @@ class WorkPlan:
     # The share of claims that get a lease of 1 ms. The rows of these claims become stale, and the task tries
     # to write to these rows later.
     stall_rate: float = 0.0
-    # At each step, the share of jobs that the task releases and the share that it fails.
+    # At each step of a job, the probability that the task releases the job, and that it fails the job.
     release_rate: float = 0.0
     fail_rate: float = 0.0
 
@@ -204,7 +204,7 @@ def advance_jobs(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStat
 
 
 def claim_until(parent: ParentChannel, count: int, lease_ms: int) -> list[ClaimedJob]:
-    """Claim until this process holds `count` jobs. Other processes' jobs become ready when leases expire."""
+    """Claim until this process has `count` jobs, including jobs of processes whose leases have expired."""
     jobs: list[ClaimedJob] = []
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while len(jobs) < count:

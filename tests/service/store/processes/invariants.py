@@ -142,8 +142,8 @@ class Ledger:
             swept = attempt.outcome == "lease_expired"
             expected = _without_sweep(found[job_id][version]) if swept else found[job_id][version]
             reported = self.accepted[pair]
-            # The statuses after a claim must be the accepted writes of that claim, in order. This proves that
-            # no stale write was accepted, and that every event belongs to a write.
+            # The statuses after a claim must be the accepted writes of that claim, in order. This shows that
+            # the store accepted no stale write, and that every event belongs to a write.
             agrees = reported == expected if complete else reported == expected[: len(reported)]
             assert agrees, f"fenced-writes: {pair} has {expected}, reported {reported}; {attempt.outcome}"
 

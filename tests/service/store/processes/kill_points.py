@@ -33,9 +33,9 @@ def kill_during(
 def pause_during(
     parent: ParentChannel, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call the store.
+    """Call the store, and pause the call after it has selected its rows and before it writes them.
 
-    After the call has selected its rows and before it writes them, send a report and wait for a message.
+    At the pause, report `picked` to the test, and wait for a message of the test.
     """
 
     def pause() -> None:

@@ -103,7 +103,7 @@ class Child:
 class ProcessPool:
     """The child processes of a test.
 
-    A fork server imports all modules once, so that fifty processes are cheap.
+    A fork server imports all modules once, so that fifty processes start quickly.
     """
 
     def __init__(self, url: str) -> None:

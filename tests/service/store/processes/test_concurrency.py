@@ -78,8 +78,8 @@ def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
 ) -> None:
     """An end and an enqueue in one group can run at the same time.
 
-    In this case, the end of the old job can miss the new job, while the enqueue still sees the old job as
-    running.
+    If the end did not see the new job, and the enqueue still saw the old job as running, nothing would start
+    the new job.
     """
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:

@@ -218,7 +218,7 @@ def test_the_virtual_time_is_written_at_its_interval(
         claim_for_a_while(store, monotonic)
         enqueue(store, 40, requester_id="new")
         turns = owners(claim_each(store, 40))
-    ahead = 5  # the jobs that are claimed within 100 ms
+    ahead = 5  # the number of jobs that are claimed within 100 ms
     assert abs(turns.count("new") - 20) <= ahead
 
 
