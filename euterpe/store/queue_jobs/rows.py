@@ -92,7 +92,7 @@ class QueueJobRows:
         return written
 
     def admit(self, connection: sa.Connection, rows: Iterable[AnyRow], *, locked: bool = False) -> None:
-        """For each group of these rows, admit the next job if the group has room.
+        """Admit the next job of each group of these rows that has room.
 
         `locked` means that this transaction has locked the groups already.
         """

@@ -70,7 +70,7 @@ class Admission:
         self._enter = _enter_statement()
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False) -> int:
-        """For each group with room, admit its next job. Return how many jobs became ready.
+        """Admit the next job of each group with room. Return how many jobs became ready.
 
         `locked` means that this transaction has locked the rows of these groups already.
         """
