@@ -11,8 +11,8 @@ from euterpe.store.queue.outbox import ClaimedEvent
 # If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
 # This limit replaces `SLOW_AFTER_S` for a receiver whose health is `UNPROVEN`. A send to such a receiver is a
-# trial. This limit is shorter, because dead receivers occupy the slots for trials: when five of fifty
-# receivers were dead, the first delivery to each other receiver waited for a quarter of a second.
+# trial. This limit is shorter, because dead receivers occupy the slots for trials. With the longer limit, and
+# five dead receivers of fifty, the first delivery to each of the other 45 receivers waited for 0.25 s.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
 # gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.

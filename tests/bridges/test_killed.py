@@ -1,4 +1,4 @@
-"""Kill the bridge in each of its crash windows: one row, one attempt, one report, each time."""
+"""Kill the bridge in each of its crash windows. Each foreign job gets one row, one attempt and one report."""
 
 import random
 import time

@@ -51,7 +51,7 @@ class Attack:
 
 
 def attacks_on(worker: int, outside: Path) -> Iterator[Attack]:
-    """Yield the calls against a worker process and a file outside the child's folder."""
+    """Yield the forbidden system calls, some of which use the process `worker` or the file `outside`."""
     file = str(outside)
     yield from _network(str(outside.with_name("socket")))
     yield from _processes(worker)

@@ -76,7 +76,7 @@ ATOM = 20
 BLOCK = 60
 FEWEST_ATTEMPTS = BLOCK * FEWEST_BLOCKS
 # The version with fewer attempts has at most `_MOST_BLOCKS` blocks. The version with more attempts has at
-# most `_WIDER` times this number of blocks.
+# most `_WIDER` times as many blocks as the other version.
 _MOST_BLOCKS, _WIDER = 30, 4
 
 

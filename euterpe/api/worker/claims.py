@@ -37,8 +37,8 @@ _log = structlog.get_logger(__name__)
 DEFAULT_WAIT_MS, MAX_WAIT_MS = 5_000, 30_000
 MAX_JOBS, MAX_STREAMS = 100, 16
 LONGEST_CLAIM_ID = 128  # the stored id is longer: it begins with the id of the API key's owner
-# If the desk is claiming for a worker when the worker's wait ends, the server waits for the claim for at most
-# this time. After that, the server answers with an error, and the worker repeats the claim.
+# The wait of a worker can end while the claim desk is claiming jobs for it. Then the server gives this claim
+# at most this much more time. After that, the server answers with an error, and the worker repeats the claim.
 _LAST_ANSWER_S = 5.0
 # When the server stops, it asks each waiting worker to claim again after a random pause of up to this time.
 _SPREAD_MS = 2_000

@@ -46,7 +46,8 @@ class ParameterSets:
         if (length_size := self._length_size) is None:
             units = (unit.rstrip(b"\0") for unit in _START_CODE.split(packet)[1:])
             return any(unit[0] in sequences and unit not in self._extradata for unit in units if unit)
-        # Copy only the units with sequence parameters, because a film of an hour has 90,000 pictures.
+        # Each slice copies its bytes, so take slices of only the few units with sequence parameters. An hour
+        # of film has 90,000 pictures.
         at, end = 0, len(packet)
         while (start := at + length_size) < end:
             at = start + int.from_bytes(packet[at:start], "big")

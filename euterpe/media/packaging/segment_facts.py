@@ -65,7 +65,7 @@ class SegmentFacts:
     keyframe_end: int  # the end of the first sample, if this is a sync sample
     shortest: int  # the shortest time between two pictures
     longest: int
-    # The number of pictures, and the length in ticks, of the half second with the most pictures.
+    # The window of at least half a second with the most pictures per second: its pictures, and its ticks.
     busiest_samples: int
     busiest_ticks: int
 

@@ -110,8 +110,8 @@ def _blocks(cues: Sequence[Cue]) -> list[_Block]:
 def _segment_count(step: int, end: int, picture: int) -> int:
     """Return the number of segments. All segments except the last have the length `step`.
 
-    A last segment that is shorter than the share `LEAST_LAST_SEGMENT` of `step` is appended to the segment
-    before it, as for pictures. If the output ends only a little after the picture, the track has as many
+    If the last segment is shorter than `LEAST_LAST_SEGMENT * step`, it is appended to the segment before it,
+    as for pictures. If the output ends only a little after the picture, the track has as many
     segments as the picture.
     """
     least = step * LEAST_LAST_SEGMENT

@@ -129,7 +129,7 @@ class CommandBuilder:
         )
 
     def _weight(self) -> float:
-        """Return the expected work, measured in seconds of an H.264 encode in full HD."""
+        """Return the expected work. The unit is the encode of one second of film in full HD to H.264."""
         seconds = self.seconds or 1.0
         pictures = sum(
             _COST.get(one.codec, 1.0)

@@ -297,8 +297,8 @@ class Gain:
 class Sound:
     """The sound of a stream, from the time 0 of its outputs: late sound is padded, early sound is cut.
 
-    `silent_seconds` is the number of whole seconds of silence to add before late sound. The resampler adds
-    the rest of the silence, which is one to two seconds.
+    `silent_seconds` is the silence to add before late sound: whole seconds, and one second less than fits.
+    The resampler adds the remaining one to two seconds, so that the sound begins at its exact time.
     """
 
     input: int

@@ -20,7 +20,7 @@ MOST = 2**31 - 1  # the largest value of ffmpeg's integers
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SECONDS)]
-# A container time: a time in the file before any shift. This time can be negative.
+# A time as the file stores it, before the times are shifted to begin at 0. This time can be negative.
 MediaTime = Annotated[float, Field(strict=True, ge=-LONGEST_SECONDS, le=LONGEST_SECONDS)]
 Ratio = Annotated[float, Field(strict=True, ge=1 / MOST, le=MOST)]  # a quotient of two integers of ffmpeg
 Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]

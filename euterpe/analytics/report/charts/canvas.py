@@ -60,7 +60,7 @@ def ticks(top: float, most: int = 5) -> list[float]:
 
 
 def moments(least: float, most: float) -> list[float]:
-    """Return round durations in ms for a logarithmic axis, from below `least` to above `most`."""
+    """Return the ticks of a logarithmic axis of time, in ms, from below `least` to above `most`."""
     first = max((n for n, moment in enumerate(_MOMENTS_MS[:-1]) if moment <= least), default=0)
     last = min((n for n, moment in enumerate(_MOMENTS_MS) if moment >= most), default=len(_MOMENTS_MS) - 1)
     return [float(moment) for moment in _MOMENTS_MS[first : max(last, first + 1) + 1]]
