@@ -50,10 +50,12 @@ class LocalServer(ThreadingHTTPServer):
 
     def _interruptible(self, work: Callable[[], None]) -> None:
         """Call `work`. During this call, SIGINT and SIGTERM raise `KeyboardInterrupt`."""
-        terminate = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # Set the handler of SIGINT too: a shell lets programs in the background ignore SIGINT.
+        before = [signal.signal(ending, signal.default_int_handler) for ending in _ENDINGS]
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
             work()
             signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         finally:
-            signal.signal(signal.SIGTERM, terminate)
+            for ending, handler in zip(_ENDINGS, before, strict=True):
+                signal.signal(ending, handler)
