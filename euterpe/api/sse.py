@@ -14,6 +14,7 @@ from starlette.types import Scope as ConnectionScope
 from euterpe.api import parameters
 from euterpe.api.disconnect import run_until, while_connected
 from euterpe.api.json_body import encoded
+from euterpe.api.problems import Refused
 from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, Service
 from euterpe.api.watcher import Watch
 from euterpe.domain.documents import ProgressDocument, members
@@ -21,7 +22,7 @@ from euterpe.domain.events import event_type
 from euterpe.domain.rows import EventRow, JobRow
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import FINISHED, IN_PROGRESS
-from euterpe.store.errors import StoreUnavailable
+from euterpe.store.errors import StoreUnavailable, Unauthorized
 
 BEAT = b": beat\n\n"
 
@@ -130,7 +131,10 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await push(hello_frame(self._job_id))
         while not watch.ended and loop.time() < end_at:
-            page = await self._page()
+            try:
+                page = await self._page()
+            except (Unauthorized, Refused):
+                break  # the key was revoked, or has lost its scope
             if page is not None:
                 if fresh := self._new_frames(page):
                     await push(fresh)
@@ -182,8 +186,8 @@ class EventsEndpoint:
         requester_id = (await self._authenticator.authenticate(request, Scope.READ)).requester_id
         job_id = parameters.job_in_path(request)
         last_sequence = parameters.last_event_id(request)
-        read = partial(self._read, job_id, requester_id)
-        page = await read(last_sequence)
+        read = partial(self._read, request, job_id)
+        page = await self._read(request, job_id, last_sequence)
         if page.is_last and not page.events:
             # The EventSource of a browser reconnects after any response except 204.
             return Response(status_code=204)
@@ -191,7 +195,9 @@ class EventsEndpoint:
         watch = partial(self._watcher.watch, [job_id])
         return EventStream(job_id, last_sequence, read, slot, watch, timings=self._timings)
 
-    async def _read(self, job_id: str, requester_id: str, last_sequence: int) -> EventPage:
+    async def _read(self, request: Request, job_id: str, last_sequence: int) -> EventPage:
+        """Return the next page. Raise if the key is not valid any more, which can happen during a stream."""
+        requester_id = (await self._authenticator.authenticate(request, Scope.READ)).requester_id
         return await self._pool.run(partial(self._page, job_id, requester_id, last_sequence), requester_id)
 
     def _page(self, job_id: str, requester_id: str, last_sequence: int) -> EventPage:

@@ -133,15 +133,19 @@ class StatusEndpoint:
         job_ids = parameters.job_ids(request)
         wait_ms = parameters.whole_number(request, "wait_ms", 0, 0, parameters.MAX_WAIT_MS)
         known = known_etags(request)
-        read = partial(self._read, requester_id, job_ids)
         if wait_ms:
             watched = [job_id for job_id in job_ids if parameters.is_job_id(job_id)]
-            long_poll = LongPoll(self._watcher, watched, read)
+            long_poll = LongPoll(self._watcher, watched, partial(self._read_again, request, job_ids))
             with self._stream_slots.taken(requester_id):
                 seen = await while_connected(long_poll.wait(known, wait_ms / 1000), request.receive)
         else:
-            seen = await read()
+            seen = await self._read(requester_id, job_ids)
         return etag_response(seen.body, seen.etag, known)
+
+    async def _read_again(self, request: Request, job_ids: Sequence[str]) -> StatusBody:
+        """Return the status. Raise if the key is not valid any more, which can happen during a long poll."""
+        requester_id = (await self._authenticator.authenticate(request, Scope.READ)).requester_id
+        return await self._read(requester_id, job_ids)
 
     async def _read(self, requester_id: str, job_ids: Sequence[str]) -> StatusBody:
         if len(job_ids) > 1:

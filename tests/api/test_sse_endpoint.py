@@ -56,6 +56,19 @@ def test_events_come_as_they_happen_until_the_terminal_one(on_every_engine: Serv
         assert [frame.event for frame in stream] == EVENTS_OF_SUCCESS[2:]
 
 
+def test_the_stream_of_a_disabled_requester_ends_without_further_events(served: Served) -> None:
+    requester, store = served.requester(), served.store
+    job_id = requester.submit()
+    with open_event_stream(requester, job_id) as stream:
+        job = claim_one(store)
+        assert next(stream).event == "job.claimed"
+        store.requesters.disable(requester.id)
+        while requester.http.get("/transcode/status", params={"job_id": job_id}).status_code == 200:
+            pass  # the API caches a valid key for 2 s
+        store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
+        assert list(stream) == []
+
+
 def test_a_long_history_is_sent_without_a_pause(requester: Requester, sqlite_store: Store) -> None:
     job_id = requester.submit(
         status_webhook_url="https://requester.example/hook", webhook_events=["progress"]

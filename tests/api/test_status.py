@@ -94,6 +94,19 @@ def test_a_long_poll_answers_when_the_job_changes(on_every_engine: Served) -> No
         assert polled.result().json()["status"] == "claimed"
 
 
+def test_a_long_poll_of_a_disabled_requester_is_refused(served: Served) -> None:
+    requester, store = served.requester(), served.store
+    job_id = requester.submit()
+    etag = requester.status(job_id).headers["etag"]
+    with ThreadPoolExecutor(1) as pool:
+        polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS, etag=etag)
+        store.requesters.disable(requester.id)
+        while requester.status(job_id).status_code == 200:
+            pass  # the API caches a valid key for 2 s
+        claim_one(store)
+        assert polled.result().status_code == 401
+
+
 def test_a_long_poll_of_several_jobs_answers_when_any_of_them_changes(on_every_engine: Served) -> None:
     requester, store = on_every_engine.requester(), on_every_engine.store
     job_ids = [requester.submit() for _ in range(3)]

@@ -1,6 +1,7 @@
 """The common part of all calls of remote workers: key, body, lease token, headers and refusals."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -37,9 +38,17 @@ Answer = Mapping[str, Any]
 class WorkerCall:
     """A request of a worker: the owner of its key, and its fields."""
 
-    def __init__(self, request: Request, requester_id: str, fields: RequestFields) -> None:
+    def __init__(
+        self,
+        request: Request,
+        requester_id: str,
+        fields: RequestFields,
+        require_key: Callable[[], Awaitable[object]],
+    ) -> None:
         self.request, self.requester_id, self.fields = request, requester_id, fields
         self.worker_id = fields.text("worker_id")
+        # Raise if the key is not valid any more. A call that has waited must check this before its answer.
+        self.require_key = require_key
 
     def proof(self, *, has_attempt: bool = True) -> LeaseProof:
         """Return the lease that the request names. The caller must call `fields.check` afterwards."""
@@ -62,9 +71,11 @@ def worker_endpoint(
 
     async def post(request: Request) -> Response:
         try:
-            principal = await service.authenticator.authenticate(request, Scope.WORKER)
+            authenticate = partial(service.authenticator.authenticate, request, Scope.WORKER)
+            principal = await authenticate()
             body = await read_json_bytes(request, MAX_BODY, service.timings.body_s)
-            call = WorkerCall(request, principal.requester_id, RequestFields.parse(body, MAX_BODY))
+            fields = RequestFields.parse(body, MAX_BODY)
+            call = WorkerCall(request, principal.requester_id, fields, authenticate)
             response = json_response(await handle(call))
         except EuterpeError as error:
             response = await _refusal(request, error)

@@ -29,6 +29,7 @@ from euterpe.domain.leased_job import Unavailable
 from euterpe.domain.text import check_text
 from euterpe.domain.units import iso
 from euterpe.runtime.retry import draw
+from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.attempt_answers import AttemptKey, EndAnswer
 from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
 
@@ -63,11 +64,12 @@ class ClaimEndpoint:
             }
         context_of(call.request).about.update(worker_id=request.worker_id, jobs=len(jobs))
         try:
+            await call.require_key()  # the key may have been revoked during the wait
             documents = await self._pool.run(partial(self._documents, jobs, call.requester_id))
         except Exception as error:
             # Keep the jobs of a refused claim that has an id, because the worker repeats this claim. The
             # request may also have arrived twice, and the other copy may have been answered with these jobs.
-            if request.claim_id is None or not isinstance(error, Refused):
+            if request.claim_id is None or not isinstance(error, Refused | StoreUnavailable):
                 await asyncio.gather(*map(asyncio.wrap_future, self._give_back(jobs)), return_exceptions=True)
             raise
         return {**documents[0], "jobs": documents} if request.limit > 1 or len(jobs) > 1 else documents[0]

@@ -53,6 +53,7 @@ class SecretEndpoints:
             version = await self._newer_version(proof, have, wait_ms / 1000)
             if version == have:
                 return {"credential_version": version, "sealed": None}
+            await call.require_key()  # the key may have been revoked during the wait
         return await self._sealing_pool.run(partial(self._handed_over, proof, public_key))
 
     async def _newer_version(self, proof: LeaseProof, have: int, wait_s: float) -> int:

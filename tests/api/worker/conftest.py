@@ -39,6 +39,13 @@ class ContractWorker:
         return self.ok("claim", **{"streams": ["default"], "max_wait_ms": 20_000, **fields})
 
 
+def await_refusal(worker: ContractWorker, **fields: Any) -> None:
+    """Send heartbeats until the key is refused. The API caches a valid key for 2 s."""
+    while (answer := worker.call("heartbeat", **(fields or {"leases": []}))).status_code == 200:
+        pass
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+
+
 def lease(claimed: Document) -> Document:
     return {name: claimed[name] for name in ("job_id", "lease_token")}
 

@@ -13,7 +13,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
 from tests.api.serving import Served
-from tests.api.worker.conftest import LEASE_MS, ContractWorker, Document, lease, message
+from tests.api.worker.conftest import LEASE_MS, ContractWorker, Document, await_refusal, lease, message
 from tests.clock import SettableClock
 from tests.store.jobs import enqueue
 
@@ -248,9 +248,20 @@ def test_a_revoked_key_is_refused_within_two_seconds(store: Store, worker: Contr
     enqueue(store)
     claimed = worker.claim()
     store.requesters.disable(worker.id)
-    while (answer := worker.call("heartbeat", **lease(claimed))).status_code == 200:
-        assert answer.json()["ok"]  # the API caches a valid key for 2 s (api/auth.py)
-    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+    await_refusal(worker, **lease(claimed))
+
+
+def test_a_key_that_is_revoked_during_a_claim_gets_no_job(
+    store: Store, served: Served, worker: ContractWorker
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(worker.call, "claim", streams=["default"], max_wait_ms=30_000)
+        store.requesters.disable(worker.id)
+        await_refusal(worker)
+        (job_id,) = enqueue(store)
+        assert waiting.result().status_code == 401
+    assert (store.jobs.get(job_id).status, store.jobs.get(job_id).attempt_count) == ("queued", 0)
+    assert ContractWorker(served, "worker-2").claim()["job_id"] == job_id
 
 
 def test_the_clock_of_a_worker_decides_nothing(

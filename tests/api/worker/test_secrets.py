@@ -19,7 +19,7 @@ from euterpe.domain.spec import parse_spec
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.api.serving import CANARY, CREDENTIALS, Served, serving
-from tests.api.worker.conftest import ContractWorker, Document, lease, message
+from tests.api.worker.conftest import ContractWorker, Document, await_refusal, lease, message
 from tests.domain.documents import MINIMAL
 from tests.net.servers import Serve, Server
 
@@ -118,6 +118,20 @@ def test_a_worker_waits_for_newer_credentials(
         answer = waiting.result()
     assert answer["credential_version"] == 2
     assert answer["sealed"]
+
+
+def test_a_key_that_is_revoked_during_a_wait_gets_no_newer_credentials(
+    store: Store, worker: ContractWorker, claimed: Document
+) -> None:
+    have = {**lease(claimed), "public_key": PUBLIC_KEY, "have_version": 1}
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(worker.call, "credentials", **have, wait_ms=30_000)
+        store.requesters.disable(worker.id)
+        await_refusal(worker, **lease(claimed))
+        store.credentials.replace(claimed["job_id"], claimed["payload"]["requester_id"], b"{}")
+        answer = waiting.result()
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+    assert "sealed" not in answer.text
 
 
 def test_a_refresh_that_reaches_nobody_is_counted(worker: ContractWorker, claimed: Document) -> None:
