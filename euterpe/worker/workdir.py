@@ -11,15 +11,12 @@ from uuid import uuid4
 
 import structlog
 
+from euterpe.runtime.disk_space import free_bytes
+
 _log = structlog.get_logger(__name__)
 _PREFIX = "euterpe-worker-"
 _LOCK = "in-use"
 _TRIED_BYTES = 1 << 20
-
-
-def free_bytes_of(folder: Path) -> int:
-    """Return the free space of `folder` for an unprivileged process."""
-    return shutil.disk_usage(folder).free
 
 
 class WorkDir:
@@ -28,7 +25,7 @@ class WorkDir:
     A locked file marks the directory as in use. When the worker exits, the kernel releases the lock.
     """
 
-    def __init__(self, parent: Path | None, *, free_bytes: Callable[[Path], int] = free_bytes_of) -> None:
+    def __init__(self, parent: Path | None, *, free_bytes: Callable[[Path], int] = free_bytes) -> None:
         self._parent = parent or Path(tempfile.gettempdir())
         self._free_bytes = free_bytes
         self.path = self._fresh()

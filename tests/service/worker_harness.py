@@ -23,6 +23,7 @@ from euterpe.media.sandbox.child import Child
 from euterpe.media.sandbox.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
+from euterpe.runtime.disk_space import free_bytes
 from euterpe.settings import Settings
 from euterpe.storage.buckets import LEAST_EARLY
 from euterpe.storage.storage import Storage
@@ -36,7 +37,7 @@ from euterpe.worker.head_start import DEFAULT_TIMINGS as HEAD_START_TIMINGS
 from euterpe.worker.head_start import HeadStartTimings
 from euterpe.worker.kept_sources import KeptSources
 from euterpe.worker.tools import Tools
-from euterpe.worker.workdir import WorkDir, free_bytes_of
+from euterpe.worker.workdir import WorkDir
 from euterpe.worker.worker import Worker, WorkerTimings
 from tests.engines import Sqlite
 from tests.key_providers import checked_ring
@@ -117,7 +118,7 @@ class FakeDisk:
 
     def __call__(self, folder: Path) -> int:
         self.measured.release()
-        return free_bytes_of(folder) if self.free is None else self.free
+        return free_bytes(folder) if self.free is None else self.free
 
 
 class WatchedSandbox(Sandbox):
@@ -367,7 +368,7 @@ def run_worker(
         )
         plane = StorePlane(store, refresher, "w1")
         tools = worker_tools(settings, plane, egress)
-        workdir = WorkDir(values["work_dir"], free_bytes=disk or free_bytes_of)
+        workdir = WorkDir(values["work_dir"], free_bytes=disk or free_bytes)
         kept = KeptSources(workdir)
         # The parts are small, so that the small outputs of the tests are also uploaded in parts.
         storage = Storage(

@@ -13,6 +13,7 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.encoding.expected import expected_files
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Command, Discard, File, Plan, Rendition, Still
+from euterpe.runtime.disk_space import least_file_bytes
 
 _BLOCK, _PAGE = 512, 4096
 # The muxers make temporary files, so the folder can contain more files than the plan.
@@ -36,6 +37,7 @@ class OutputFolder:
 
     def __init__(self, plan: Plan, folder: Path, pid: int) -> None:
         self._folder, self._pid = folder, pid
+        self._least_file_bytes = least_file_bytes(folder)
         self._outputs = {file.path: file.output for file in expected_files(plan)}
         self._folders = {f"{package.output}/": package.output for package in plan.packages}
         planned = len(self._outputs) + sum(_most_segments(plan))
@@ -52,8 +54,8 @@ class OutputFolder:
                     ErrorCode.OUTPUT_TOO_LARGE, f"ffmpeg made more than {self._most_names} files"
                 )
             # Count allocated blocks and not the length, because a file can have holes, or reserved space
-            # after its end.
-            disk_bytes += status.st_blocks * _BLOCK
+            # after its end. A small file takes at least its share of the inodes.
+            disk_bytes += max(status.st_blocks * _BLOCK, self._least_file_bytes)
             if (output := self._output_of(name)) is not None:
                 sizes[output] += status.st_size
         return FolderUsage(sizes, disk_bytes)
@@ -106,25 +108,26 @@ class DiskUse:
 
     def __init__(self, folder: Path, on_disk: Callable[[int], None]) -> None:
         self._folder, self._on_disk = folder, on_disk
+        self._least_file_bytes = least_file_bytes(folder)
         self._bytes = 0
         self.measure()
 
     def measure(self) -> None:
         """Count the files of the folder again, for example after some of them were removed."""
-        self._bytes = sum(status.st_blocks * _BLOCK for _, status in _files_in(self._folder))
+        sizes = (status.st_blocks * _BLOCK for _, status in _files_in(self._folder))
+        self._bytes = sum(max(size, self._least_file_bytes) for size in sizes)
 
     def add(self, size: int) -> None:
         """Count a file of this size. Call this before the file is written."""
-        self._bytes += _occupied(size)
+        self._bytes += self._occupied(size)
         self._on_disk(self._bytes)
 
     def remove(self, size: int) -> None:
-        self._bytes -= _occupied(size)
+        self._bytes -= self._occupied(size)
 
-
-def _occupied(size: int) -> int:
-    """Return the disk space of a file in whole pages: a subtitle segment of 100 bytes takes one page."""
-    return -(-size // _PAGE) * _PAGE
+    def _occupied(self, size: int) -> int:
+        """Return the disk space of a file in whole pages: a subtitle segment of 100 bytes takes one page."""
+        return max(-(-size // _PAGE) * _PAGE, self._least_file_bytes)
 
 
 def write_file(folder: Path, name: str, data: str | bytes) -> None:

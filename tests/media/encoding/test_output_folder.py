@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.media.encoding.output_folder import OutputFolder, most_segments
+from euterpe.media.encoding.output_folder import DiskUse, OutputFolder, most_segments
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import (
     Command,
@@ -137,3 +137,14 @@ def test_links_are_not_followed(folder: Path, output_folder: OutputFolder) -> No
     (folder / "loop").symlink_to(folder)
     (folder / "film.mp4").symlink_to("/dev/zero")
     assert output_folder.look().out_bytes < 100
+
+
+def test_a_small_file_takes_its_share_of_the_inodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, a job with many small segments could use up the inodes of all other jobs."""
+    monkeypatch.setattr("euterpe.media.encoding.output_folder.least_file_bytes", lambda _: MIB)
+    output_folder, used = OutputFolder(PLAN, folder, os.getpid()), list[int]()
+    for number in range(10):
+        write(folder / "hls" / f"90p_{number}.m4s", 1)
+    assert output_folder.look().disk_bytes == 11 * MIB  # the folder has an inode too
+    DiskUse(folder, used.append).add(1)
+    assert used == [12 * MIB]
