@@ -38,6 +38,10 @@ class BridgeTimings:
     no_room_s: float = 2.0  # the pause before the requester's quota is read again
     database_s: float = 1.0  # the pause after a failed call of the database
     drain_s: float = 10.0  # how long a stopping bridge waits for reports under way
+    # The longest pause after a failed heartbeat. After an outage of Redis, OmniQ's adapter reaps leases of
+    # other bridges when these must have sent a heartbeat. There is one call per bridge, so a pause that grows
+    # would not take much load off the foreign queue.
+    beat_retry_s: float = 1.0
 
 
 DEFAULT_TIMINGS = BridgeTimings()
@@ -172,7 +176,8 @@ class Bridge:
     async def _beat(self) -> None:
         interval_s, failures = self._adapter.beat_interval_s, 0
         while True:
-            await asyncio.sleep(self._calls.pause_s(failures) if failures else interval_s)
+            pause_s = min(self._calls.pause_s(failures), self._timings.beat_retry_s)
+            await asyncio.sleep(pause_s if failures else interval_s)
             held = list(self._held)
             if not held:
                 continue

@@ -6,9 +6,11 @@ retry: a job is delivered until its attempts are used up.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -21,7 +23,6 @@ from euterpe.bridges.adapter import (
     ForeignFailure,
     ForeignJob,
     ForeignLease,
-    ForeignUnavailable,
     Json,
     Told,
 )
@@ -33,7 +34,9 @@ from euterpe.bridges.redis_connection import (
     connect_blocking,
     place_of,
     redis_errors,
+    word,
 )
+from euterpe.domain.errors import EuterpeError
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 
 _log = structlog.get_logger(__name__)
@@ -43,7 +46,9 @@ _THREADS = 8
 _POLL_S = 0.01  # OmniQ has no blocking reserve; its own consumer asks every 0.05 s
 _PAUSED_S = 0.25  # as OmniQ's own consumer
 _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
-_REAP_REST_S = 3.0
+# When Redis answers again, a heartbeat of another bridge may still wait for its time limit (`ANSWER_S`, 5 s),
+# and then for the longest pause between heartbeats (1 s). 2 s are a margin.
+_REAP_REST_S = 8.0
 _MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
 _RELEASED_TTL_S = 86_400
 _REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
@@ -52,8 +57,9 @@ _REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
 class OmniqAdapter:
     """A consumer of one queue of OmniQ.
 
-    After an outage, `reap_rest_s` must pass before expired leases are reaped, because a reap costs an
-    attempt, and the other bridges must extend their leases first.
+    `reap_rest_s` must pass after the first answer of Redis, and after the first one that follows an outage,
+    before expired leases are reaped. A reap costs an attempt, and the other bridges must extend their leases
+    first.
     """
 
     beat_interval_s = BEAT_S
@@ -79,7 +85,8 @@ class OmniqAdapter:
         self._held: set[OmniqLease] = set()
         self._unread: list[OmniqLease] = []  # leases of jobs that `take` has not returned yet
         self._next_upkeep = 0.0
-        self._reap_after = 0.0
+        self._reap_after = math.inf  # not before Redis has answered
+        self._failures = 0
 
     # -- connection
 
@@ -107,11 +114,20 @@ class OmniqAdapter:
             with redis_errors(self._place):
                 return call()
 
+        failures = self._failures
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
-        except ForeignUnavailable:
-            self._reap_after = time.monotonic() + self._reap_rest_s
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
+        except EuterpeError:
+            self._note_failure()
             raise
+        # An answer to a call that began before the last failure does not show that the outage has ended.
+        if self._reap_after == math.inf and failures == self._failures:
+            self._reap_after = time.monotonic() + self._reap_rest_s
+        return answer
+
+    def _note_failure(self) -> None:
+        self._failures += 1
+        self._reap_after = math.inf
 
     # -- take
 
@@ -119,35 +135,36 @@ class OmniqAdapter:
         clock = asyncio.get_running_loop().time
         until = clock() + wait_s
         while True:
-            jobs, is_paused = await self._run(partial(self._take_waiting, limit))
-            if jobs or clock() >= until:
-                return jobs
-            pause_s = _PAUSED_S if is_paused else self._poll_s
+            taken = await self._run(partial(self._take_waiting, limit))
+            if taken.is_interrupted:
+                self._note_failure()
+            if taken.jobs or clock() >= until:
+                return taken.jobs
+            pause_s = _PAUSED_S if taken.is_paused else self._poll_s
             await asyncio.sleep(min(pause_s, until - clock()))
 
-    def _take_waiting(self, limit: int) -> tuple[list[ForeignJob], bool]:
-        """Return waiting jobs, and whether the queue is paused."""
+    def _take_waiting(self, limit: int) -> "_Taken":
         self._keep_up(limit)
-        jobs: list[ForeignJob] = []
-        is_paused = False
+        taken = _Taken()
         try:
-            while len(jobs) < limit:
+            while len(taken.jobs) < limit:
                 if not self._unread:
                     answer = self._client.reserve(queue=self._queue)
-                    is_paused = getattr(answer, "status", None) == "PAUSED"
-                    if answer is None or is_paused:
+                    taken.is_paused = getattr(answer, "status", None) == "PAUSED"
+                    if answer is None or taken.is_paused:
                         break
                     self._unread.append(OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms))
                 job = self._read(self._unread[0])
                 self._unread.pop(0)
                 if job is not None:
-                    jobs.append(job)
+                    taken.jobs.append(job)
         except Exception as error:
-            if not jobs:
+            if not taken.jobs:
                 raise
             # The next call raises it again. What was taken must not wait for the end of its lease.
-            _log.info("omniq_take_interrupted", queue=self._queue, taken=len(jobs), error=repr(error))
-        return jobs, is_paused
+            _log.info("omniq_take_interrupted", queue=self._queue, taken=len(taken.jobs), error=word(error))
+            taken.is_interrupted = True
+        return taken
 
     def _read(self, lease: OmniqLease) -> ForeignJob | None:
         """Return the job of a lease, or None if it is gone or has been reserved again.
@@ -270,6 +287,15 @@ class OmniqAdapter:
             pipeline.hset(self._released_key, lease.job_id, lease.token)
             pipeline.expire(self._released_key, _RELEASED_TTL_S)
             pipeline.execute()
+
+
+@dataclass
+class _Taken:
+    """What a thread has taken. `is_interrupted` is true if an error has ended the take before its limit."""
+
+    jobs: list[ForeignJob] = field(default_factory=list)
+    is_paused: bool = False
+    is_interrupted: bool = False
 
 
 def _require_refusal(error: RuntimeError) -> None:

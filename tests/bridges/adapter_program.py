@@ -31,9 +31,15 @@ class Adapters:
         self._adapters: list[ForeignAdapter] = []
         self._jobs: list[ForeignJob] = []
 
-    async def open(self, *, kind: str, **fields: Any) -> int:
-        """Open an adapter, and return its number."""
-        self._adapters.append(open_adapter(BridgeConfig(kind=BridgeKind(kind), **CONFIG, **fields)))
+    async def open(self, *, kind: str, reap_rest_s: float | None = None, **fields: Any) -> int:
+        """Open an adapter, and return its number. `reap_rest_s` is an option of OmniQ's adapter."""
+        config = BridgeConfig(kind=BridgeKind(kind), **CONFIG, **fields)
+        if reap_rest_s is None:
+            self._adapters.append(open_adapter(config))
+        else:
+            from euterpe.bridges.omniq import OmniqAdapter  # noqa: PLC0415  its package is only in one environment
+
+            self._adapters.append(OmniqAdapter(config, reap_rest_s=reap_rest_s))
         return len(self._adapters) - 1
 
     async def start(self, *, adapter: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.requester_account import QueueLimits
 from euterpe.domain.credentials import S3Credentials
 from euterpe.domain.states import JobStatus
@@ -262,6 +263,25 @@ def test_a_bridge_starts_during_an_outage(setup: Setup) -> None:
             setup.queue.is_down = False
             await in_thread(lambda: succeed(setup.store, claim(setup.store)))
             await setup.queue.until(lambda: job.state == "completed")
+
+    run(test())
+
+
+def test_a_heartbeat_follows_an_outage_at_once_however_long_it_was(setup: Setup) -> None:
+    """Other bridges reap leases that had no heartbeat for some seconds after an outage."""
+    setup = replace(setup, timings=replace(setup.timings, beat_retry_s=0.01))
+    growing = ForeignCalls("b", setup.counts.of("b"), base_s=3600.0, cap_s=3600.0)
+
+    async def test() -> None:
+        job = await setup.queue.add(DATA)
+        async with running(setup, foreign_calls=growing):
+            await setup.queue.until(lambda: job.beats)
+            setup.queue.is_down = True
+            refused = setup.queue.refused_calls
+            await setup.queue.until(lambda: setup.queue.refused_calls >= refused + 3)
+            setup.queue.is_down = False
+            beats = job.beats
+            await setup.queue.until(lambda: job.beats > beats)
 
     run(test())
 

@@ -1,0 +1,110 @@
+"""The leases of OmniQ's adapter in outages and handovers: several adapters on a real Redis."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.bridges.bridge_process import python_of
+from tests.bridges.foreign_sides import DATA, QUEUE
+from tests.bridges.line_program import CallFailed, LineProgram
+from tests.bridges.omniq_producer import OmniqProducer, producing
+from tests.bridges.test_adapters import PROGRAM, Adapter
+from tests.redis_server import RedisServer
+
+SHORT_MS = 200  # an adapter extends such a lease to at least 2 s
+LONG_MS = 600_000
+NEVER_S = 3_600.0
+RELEASED = f"{{{QUEUE}}}:euterpe:released"
+
+
+@dataclass
+class Scene:
+    """A queue with its producer. `program` has the adapters."""
+
+    redis: RedisServer
+    program: LineProgram
+    producer: OmniqProducer
+    closing: ExitStack
+
+    def adapter(self, *, reap_rest_s: float = 0.0) -> Adapter:
+        config = {"url": self.redis.url, "queue": QUEUE, "lease_ms": 1_000}
+        number = self.program.call("open", kind="omniq", reap_rest_s=reap_rest_s, **config)
+        adapter = Adapter(self.program, number)
+        adapter.call("start")
+        self.closing.callback(adapter.call, "stop")
+        return adapter
+
+    def publish(self, timeout_ms: int = SHORT_MS, **options: Any) -> str:
+        return self.producer.publish(DATA, timeout_ms=timeout_ms, backoff_ms=1, max_attempts=3, **options)
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        job = self.producer.job(job_id)
+        assert job is not None
+        return job
+
+    def wait_until_expired(self, *job_ids: str) -> None:
+        last_ms = max(self.job(job_id)["lock_until_ms"] for job_id in job_ids)
+        while time.time() * 1000 <= last_ms + 10:
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis"), fsync="always") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[LineProgram]:
+    with LineProgram(python_of("omniq"), PROGRAM, []) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def producer(own_redis: RedisServer) -> Iterator[OmniqProducer]:
+    with producing(own_redis.port, QUEUE) as opened:
+        yield opened
+
+
+@pytest.fixture
+def scene(own_redis: RedisServer, program: LineProgram, producer: OmniqProducer) -> Iterator[Scene]:
+    with own_redis.client() as client:
+        client.flushall()
+    with ExitStack() as closing:
+        yield Scene(own_redis, program, producer, closing)
+
+
+def test_an_adapter_that_has_just_started_reaps_no_lease(scene: Scene) -> None:
+    """Redis may have been away, and the other bridges must extend their leases first."""
+    job_id = scene.publish()
+    holder = scene.adapter()
+    job = holder.take_one()
+    scene.wait_until_expired(job_id)
+    other = scene.adapter(reap_rest_s=NEVER_S)
+    for _ in range(3):
+        assert other.take(wait_s=0.5) == []
+    assert holder.beat(job) == ["held"]
+
+
+def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> None:
+    """The outage is longer than the rest. Only `other` has seen that Redis was away."""
+    rest_s = 2.0
+    holder, other = scene.adapter(), scene.adapter(reap_rest_s=rest_s)
+    bait = scene.publish()
+    holder.take_one()
+    assert other.take_one()["job_id"] == bait  # `other` reaps
+    scene.publish()
+    job = holder.take_one()
+    scene.redis.kill()
+    try:
+        with pytest.raises(CallFailed, match="ForeignUnavailable"):
+            other.take()
+        time.sleep(rest_s + 0.5)  # the lease of 2 s has expired, too
+    finally:
+        scene.redis.launch()
+    assert other.take(wait_s=0.0) == []
+    assert holder.beat(job) == ["held"]
