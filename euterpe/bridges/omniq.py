@@ -199,26 +199,32 @@ class OmniqAdapter:
         return OmniqJob.of(fields) if fields else None
 
     def _keep_up(self, limit: int) -> None:
-        """Promote delayed jobs, reap expired leases, and adopt released ones, when that is due."""
+        """Promote delayed jobs, adopt released leases, and reap expired ones, when that is due.
+
+        After an outage, or during a handover, also leases that belong to this bridge, or to none, may have
+        expired. They are extended before the reap, which would cost them an attempt.
+        """
         now = time.monotonic()
         if now < self._next_upkeep:
             return
         self._client.promote_delayed(queue=self._queue)
+        waiting = self._adopt(limit)
         if now >= self._reap_after:
-            for lease in list(self._held):
-                if lease.needs_heartbeat(now_ms()):
-                    self._extended(lease)  # after an outage, our own leases may have expired, too
+            for lease in [*self._held, *self._unread, *waiting]:
+                self._extended(lease)
             self._client.reap_expired(queue=self._queue)
-        self._adopt(limit)
         self._next_upkeep = now + self._upkeep_s
 
-    def _adopt(self, limit: int) -> None:
-        """Take over leases of bridges that were stopped. `_read` drops those that have been reaped."""
+    def _adopt(self, limit: int) -> list[OmniqLease]:
+        """Take over leases of bridges that were stopped. Return those for which there is no room yet."""
+        waiting = []
         for job_id, token in self._redis.hgetall(self._released_key).items():
+            lease = OmniqLease(job_id, token, 0)
             if len(self._unread) >= limit:
-                return
-            if self._redis.hdel(self._released_key, job_id):
-                self._unread.append(OmniqLease(job_id, token, 0))
+                waiting.append(lease)
+            elif self._redis.hdel(self._released_key, job_id):
+                self._unread.append(lease)
+        return waiting
 
     # -- report
 

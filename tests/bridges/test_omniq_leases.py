@@ -108,3 +108,26 @@ def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> 
         scene.redis.launch()
     assert other.take(wait_s=0.0) == []
     assert holder.beat(job) == ["held"]
+
+
+def test_a_lease_that_expires_during_its_handover_costs_no_attempt(scene: Scene) -> None:
+    job_id = scene.publish()
+    first, second = scene.adapter(), scene.adapter()
+    first.release(first.take_one())
+    scene.wait_until_expired(job_id)
+    job = second.take_one()
+    assert (job["job_id"], scene.job(job_id)["attempt"]) == (job_id, 1)
+    assert second.beat(job) == ["held"]
+    assert second.succeed(job) == "done"
+
+
+def test_expired_leases_for_which_there_is_no_room_yet_cost_no_attempt(scene: Scene) -> None:
+    added = [scene.publish() for _ in range(3)]
+    first, second = scene.adapter(), scene.adapter()
+    for job in first.take(3):
+        first.release(job)
+    scene.wait_until_expired(*added)
+    taken = [second.take_one() for _ in added]  # a limit of one in each take
+    assert sorted(job["job_id"] for job in taken) == sorted(added)
+    assert [scene.job(job_id)["attempt"] for job_id in added] == [1, 1, 1]
+    assert [second.succeed(job) for job in taken] == ["done"] * 3
