@@ -51,6 +51,7 @@ _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
 _REAP_REST_S = 8.0
 _MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
 _RELEASED_TTL_S = 86_400
+_LEASE_FIELDS = ("state", "lease_token", "lock_until_ms", "timeout_ms")
 _REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
 
 
@@ -176,7 +177,7 @@ class OmniqAdapter:
         if found is None or found.lease_token != lease.token:
             _log.info("omniq_job_passed_over", foreign_id=lease.job_id)
             return None
-        lease.timeout_ms = found.timeout_ms
+        lease.timeout_ms, lease.lock_until_ms = found.timeout_ms, found.lock_until_ms
         if lease.needs_heartbeat(now_ms()) and self._extended(lease) is ForeignLease.LOST:
             return None
         self._held.add(lease)
@@ -219,12 +220,30 @@ class OmniqAdapter:
         """Take over leases of bridges that were stopped. Return those for which there is no room yet."""
         waiting = []
         for job_id, token in self._redis.hgetall(self._released_key).items():
-            lease = OmniqLease(job_id, token, 0)
-            if len(self._unread) >= limit:
-                waiting.append(lease)
-            elif self._redis.hdel(self._released_key, job_id):
-                self._unread.append(lease)
+            if self._has(token):  # adopted by an earlier call, whose answer was lost
+                self._redis.hdel(self._released_key, job_id)
+            elif len(self._unread) >= limit:
+                waiting += self._released(job_id, token)
+            else:
+                for lease in self._released(job_id, token):
+                    # First keep the lease: if the answer of HDEL is lost, nobody else may know it any more.
+                    self._unread.append(lease)
+                    if not self._redis.hdel(self._released_key, job_id):
+                        self._unread.remove(lease)  # another bridge has taken it
         return waiting
+
+    def _has(self, token: str) -> bool:
+        return any(lease.token == token for lease in [*self._held, *self._unread])
+
+    def _released(self, job_id: str, token: str) -> list[OmniqLease]:
+        """Return a released lease, or nothing if it is no longer valid."""
+        values = self._redis.hmget(f"{self._base}:job:{job_id}", _LEASE_FIELDS)  # without the payload
+        job = OmniqJob.of({name: value for name, value in zip(_LEASE_FIELDS, values, strict=True) if value})
+        # A job that was published again keeps its old token while it waits.
+        if job.state == "active" and job.lease_token == token:
+            return [OmniqLease(job_id, token, job.lock_until_ms, job.timeout_ms)]
+        self._redis.hdel(self._released_key, job_id)
+        return []
 
     # -- report
 

@@ -131,3 +131,46 @@ def test_expired_leases_for_which_there_is_no_room_yet_cost_no_attempt(scene: Sc
     assert sorted(job["job_id"] for job in taken) == sorted(added)
     assert [scene.job(job_id)["attempt"] for job_id in added] == [1, 1, 1]
     assert [second.succeed(job) for job in taken] == ["done"] * 3
+
+
+def test_handovers_do_not_extend_a_lease_that_is_long_enough(scene: Scene) -> None:
+    """A heartbeat of OmniQ adds `timeout_ms` to the end of the lease."""
+    job_id = scene.publish(timeout_ms=LONG_MS)
+    adapters = [scene.adapter() for _ in range(6)]
+    adapters[0].release(adapters[0].take_one())
+    lock_until_ms = scene.job(job_id)["lock_until_ms"]
+    for adapter in adapters[1:]:
+        adapter.release(adapter.take_one())
+    assert scene.job(job_id)["lock_until_ms"] == lock_until_ms
+
+
+def test_a_released_lease_is_adopted_once(scene: Scene) -> None:
+    job_id = scene.publish(timeout_ms=LONG_MS)
+    first, *others = [scene.adapter() for _ in range(3)]
+    first.release(first.take_one())
+    (job,) = [job for adapter in (*others, *others) for job in adapter.take(wait_s=0.6)]
+    assert (job["job_id"], scene.job(job_id)["attempt"]) == (job_id, 1)
+
+
+def test_a_released_lease_that_is_no_longer_valid_is_forgotten(scene: Scene) -> None:
+    job_id = scene.publish(timeout_ms=LONG_MS)
+    holder, other = scene.adapter(), scene.adapter()
+    job = holder.take_one()
+    with scene.redis.client() as client:
+        client.hset(RELEASED, mapping={job_id: "an older lease", "gone": "its lease"})
+        assert other.take(wait_s=0.6) == []
+        assert client.hgetall(RELEASED) == {}
+    assert holder.beat(job) == ["held"]
+
+
+def test_a_released_job_whose_id_is_published_again_is_the_new_job(scene: Scene) -> None:
+    scene.publish(job_id="video-1", timeout_ms=LONG_MS)
+    first, second = scene.adapter(), scene.adapter()
+    old = first.take_one()
+    first.release(old)
+    time.sleep(0.005)  # `created_ms` tells two jobs of one id apart
+    scene.publish(job_id="video-1", timeout_ms=LONG_MS)
+    new = second.take_one()
+    assert (new["job_id"], second.take(wait_s=0.6)) == ("video-1", [])
+    assert new["source_ref"] != old["source_ref"]
+    assert second.succeed(new) == "done"
