@@ -7,10 +7,12 @@ run, and the next holder of the foreign job reports its end.
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
 from euterpe.bridges.adapter import (
+    BridgeError,
     ForeignAdapter,
     ForeignFailure,
     ForeignJob,
@@ -30,6 +32,7 @@ from euterpe.domain.status import status_document
 from euterpe.store.errors import StoreError
 
 _log = structlog.get_logger(__name__)
+Answer = TypeVar("Answer")
 _RESULT_FIELDS = ("job_id", "status", "external_id", "outputs", "warnings")
 _GONE = ForeignFailure(
     "pruned", "the history of the job has been removed before its end was reported", retry=False
@@ -203,14 +206,26 @@ class JobReporter:
     async def _report(self, held: HeldJob, report: Callable[[], Awaitable[Told]]) -> Told:
         """Repeat the report until the foreign queue answers, so that no end is lost in an outage."""
         held.is_reporting = True
-        return await self._calls.until_answered(report)
+        return await self._calls.until_answered(partial(_with_login, report))
 
     async def _report_progress(self, job: ForeignJob, percent: float) -> None:
         if not self._calls.is_out:
             try:
-                await self._calls.once(partial(self._adapter.progress, job, percent))
+                progress = partial(self._adapter.progress, job, percent)
+                await self._calls.once(partial(_with_login, progress))
             except ForeignUnavailable:
                 return  # `once` has logged the outage
+
+
+async def _with_login(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Make a call. Raise `ForeignUnavailable` if the login is refused, so that the report is repeated.
+
+    The bridge has logged in at its start. So the password has been changed, and may be changed again.
+    """
+    try:
+        return await call()
+    except BridgeError as error:
+        raise ForeignUnavailable(str(error)) from error
 
 
 class ProgressThrottle:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from euterpe.bridges.adapter import BridgeError, ForeignJob, Json, Told
 from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.requester_account import QueueLimits
 from euterpe.domain.credentials import S3Credentials
@@ -250,6 +251,42 @@ def test_a_report_whose_answer_is_lost_counts_once(setup: Setup) -> None:
             await in_thread(succeed, setup.store, claimed)
             await setup.queue.until(lambda: setup.count("ended_total", answer="done"))
         assert job.reports == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize("call", ["progress", "succeed"])
+def test_a_login_that_is_refused_after_the_start_is_an_outage(setup: Setup, call: str) -> None:
+    """The password of Redis may be changed before the bridge gets it."""
+
+    class Refused(MemoryAdapter):
+        refusals = 3
+
+        def _check_login(self, name: str) -> None:
+            if name == call and self.refusals:
+                self.refusals -= 1
+                raise BridgeError("Redis refuses the login")
+
+        async def progress(self, job: ForeignJob, percent: float) -> None:
+            self._check_login("progress")
+            await super().progress(job, percent)
+
+        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+            self._check_login("succeed")
+            return await super().succeed(job, result)
+
+    async def test() -> None:
+        job = await setup.queue.add(DATA)
+        adapter = Refused(setup.queue)
+        async with running(setup, adapter):
+            claimed = await in_thread(claim, setup.store)
+            await in_thread(setup.store.progress.write, [ProgressReport(claimed, 10.0)])
+            if call == "progress":
+                await setup.queue.until(lambda: adapter.refusals < 3)
+            await in_thread(succeed, setup.store, claimed)
+            await setup.queue.until(lambda: job.state == "completed")
+        assert (job.reports, adapter.released) == (1, [])
+        assert setup.count("outages_total") >= 1
 
     run(test())
 
