@@ -139,6 +139,10 @@ class JobReporter:
             _log.warning(
                 "bridged_job_not_handed_back", bridge=self._bridge, foreign_id=job.job_id, error=reason
             )
+        except Exception as error:  # noqa: BLE001  otherwise the job would keep its slot for ever
+            _log.error(
+                "bridged_job_not_handed_back", bridge=self._bridge, foreign_id=job.job_id, exc_info=error
+            )
 
     async def _attached(self, held: HeldJob) -> Attached | Rejected:
         """Return the row of the job. In an outage of the database, retry until the lease is lost."""

@@ -291,6 +291,33 @@ def test_a_login_that_is_refused_after_the_start_is_an_outage(setup: Setup, call
     run(test())
 
 
+def test_an_unexpected_error_of_a_release_frees_the_slot(
+    setup: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup = replace(setup, slots=1)
+
+    class Broken(MemoryAdapter):
+        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+            if job.job_id == "1":
+                raise ValueError("unexpected")
+            return await super().succeed(job, result)
+
+        async def release(self, job: ForeignJob) -> None:
+            raise LookupError(f"{job.job_id} is broken")
+
+    async def test() -> None:
+        first, second = [await setup.queue.add(DATA) for _ in range(2)]
+        async with running(setup, Broken(setup.queue)):
+            for _ in range(2):
+                await in_thread(lambda: succeed(setup.store, claim(setup.store)))
+            await setup.queue.until(lambda: second.state == "completed")
+        assert first.state == "active"
+        assert setup.count("held") == 0
+
+    run(test())
+    assert "LookupError" in capsys.readouterr().out
+
+
 def test_a_bridge_starts_during_an_outage(setup: Setup) -> None:
     async def test() -> None:
         setup.queue.is_down = True
