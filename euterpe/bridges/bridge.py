@@ -178,7 +178,7 @@ class Bridge:
         while True:
             pause_s = min(self._calls.pause_s(failures), self._timings.beat_retry_s)
             await asyncio.sleep(pause_s if failures else interval_s)
-            held = list(self._held)
+            held = [one for one in self._held if not one.is_released]
             if not held:
                 continue
             try:
@@ -213,6 +213,8 @@ class Bridge:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         rest = [one for one in jobs if one in self._held]
+        for one in rest:
+            one.is_released = True
         answers = await asyncio.gather(
             *(self._adapter.release(one.job) for one in rest), return_exceptions=True
         )

@@ -53,6 +53,9 @@ class HeldJob:
         # queue's answer to the report shows the loss.
         self.is_reporting = False
         self.is_canceled = False  # True after the producer's cancel was passed on to the row
+        # True once the job is handed back. A heartbeat would extend a lease that another bridge may take, and
+        # in streams it would reset the idle time that `release` has set.
+        self.is_released = False
         self._lost = asyncio.Event()
         self._canceled = asyncio.Event()
 
@@ -127,11 +130,13 @@ class JobReporter:
         except Exception as error:  # noqa: BLE001  the job is handed back, and delivered again
             self._counts.ended("error")
             _log.error("bridged_job_error", bridge=self._bridge, foreign_id=job.job_id, exc_info=error)
-            await self._hand_back_later(job)
+            await self._hand_back_later(held)
 
-    async def _hand_back_later(self, job: ForeignJob) -> None:
+    async def _hand_back_later(self, held: HeldJob) -> None:
         """Hand a job back after an unexpected error. The pause prevents a busy loop if the error lasts."""
+        job = held.job
         await asyncio.sleep(self._database_s)
+        held.is_released = True
         try:
             await self._adapter.release(job)
         except EuterpeError as error:

@@ -318,6 +318,36 @@ def test_an_unexpected_error_of_a_release_frees_the_slot(
     assert "LookupError" in capsys.readouterr().out
 
 
+def test_a_job_that_is_handed_back_gets_no_heartbeat(setup: Setup) -> None:
+    """A heartbeat of streams would reset the idle time that makes a released message free at once."""
+    beats: list[int] = []
+
+    class Broken(MemoryAdapter):
+        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+            del job, result
+            raise ValueError("unexpected")
+
+        async def release(self, job: ForeignJob) -> None:
+            released, other = (setup.queue.jobs[job_id] for job_id in ("1", "2"))
+            if job.job_id == "1":
+                beats.append(released.beats)
+                seen = other.beats
+                await setup.queue.until(lambda: other.beats >= seen + 3)
+                beats.append(released.beats)
+
+    async def test() -> None:
+        await setup.queue.add(DATA)
+        async with running(setup, Broken(setup.queue)):
+            claimed = await in_thread(claim, setup.store)
+            await setup.queue.add(DATA)
+            await setup.queue.until(lambda: setup.queue.jobs["2"].beats)
+            await in_thread(succeed, setup.store, claimed)
+            await setup.queue.until(lambda: len(beats) == 2)
+        assert beats[1] <= beats[0] + 1  # one may have been under way
+
+    run(test())
+
+
 def test_a_bridge_starts_during_an_outage(setup: Setup) -> None:
     async def test() -> None:
         setup.queue.is_down = True
