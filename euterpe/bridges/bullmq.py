@@ -245,10 +245,16 @@ class BullMqAdapter:
     # -- report
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
-        ids, tokens = [job.job_id for job in jobs], [job.handle.token for job in jobs]
+        # The answer has only job ids. If this bridge has taken its own stalled job again, ask for the newer lock.
+        newest = {job.job_id: job.handle.token for job in sorted(jobs, key=_token_number)}
+        ids, tokens = list(newest), list(newest.values())
         with _translated():
-            lost = set(await self._backend.extendLocks(ids, tokens, self._config.lease_ms))
-        return [ForeignLease.LOST if job.job_id in lost else ForeignLease.HELD for job in jobs]
+            for job_id in await self._backend.extendLocks(ids, tokens, self._config.lease_ms):
+                newest.pop(job_id, None)
+        held = newest.items()
+        return [
+            ForeignLease.HELD if (job.job_id, job.handle.token) in held else ForeignLease.LOST for job in jobs
+        ]
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
         with _translated(), contextlib.suppress(TypeError):  # the job was removed; the next beat shows it
@@ -288,6 +294,10 @@ class BullMqAdapter:
         """Move the job to `delayed`, due now. BullMQ counts this neither as an attempt nor as a stall."""
         with _translated(), contextlib.suppress(TypeError):  # the bridge has lost the job
             await job.handle.moveToDelayed(int(time.time() * 1000), job.handle.token)
+
+
+def _token_number(job: ForeignJob) -> int:
+    return int(str(job.handle.token).rpartition(":")[2])
 
 
 def _with_note(error: Exception, mark: str) -> Exception:

@@ -130,6 +130,7 @@ def scene(request: pytest.FixtureRequest, open_scene: Open) -> Iterator[Scene]:
 
 
 only_on_redis = pytest.mark.parametrize("scene", ON_REDIS, indirect=True)
+only_with_stalled_checks = pytest.mark.parametrize("scene", ["bullmq", "bullmq-postgres"], indirect=True)
 only_with_retries = pytest.mark.parametrize("scene", ["bullmq", "bullmq-postgres", "omniq"], indirect=True)
 
 
@@ -385,6 +386,19 @@ def test_an_adapter_keeps_its_own_lease_that_has_expired(scene: Scene) -> None:
     assert adapter.beat(job) == ["held"]
     assert adapter.succeed(job) == "done"
     assert scene.side.state(job_id) == "done"
+
+
+@only_with_stalled_checks
+def test_a_bridge_that_takes_its_own_stalled_job_again_keeps_the_new_lock(scene: Scene) -> None:
+    scene.side.add()
+    adapter = scene.adapter()
+    old = adapter.take_one()
+    new = adapter.take_one()  # without beats, the job has stalled
+    assert new["source_ref"] == old["source_ref"]
+    assert adapter.beat(old, new) == ["lost", "held"]
+    assert adapter.beat(new, old) == ["held", "lost"]
+    assert adapter.beat(new) == ["held"]
+    assert adapter.succeed(new) == "done"
 
 
 @only_on_redis
