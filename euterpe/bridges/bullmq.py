@@ -162,9 +162,13 @@ class BullMqAdapter:
         """Move jobs of dead workers back to `wait`, as each worker of BullMQ does."""
         interval_ms = round(self._stalled_check_s * 1000)
         while True:
-            with contextlib.suppress(ForeignUnavailable), _translated():
-                # An outage is not logged here, because the calls of the bridge log and count it.
-                await self._backend.moveStalledJobsToWait(_MAX_STALLED_COUNT, interval_ms)
+            try:
+                with _translated():
+                    await self._backend.moveStalledJobsToWait(_MAX_STALLED_COUNT, interval_ms)
+            except ForeignUnavailable:
+                pass  # the calls of the bridge log and count an outage
+            except Exception as error:  # noqa: BLE001  without this loop no stalled job would move
+                _log.error("bullmq_stalled_check_failed", queue=self._config.queue, exc_info=error)
             await asyncio.sleep(self._stalled_check_s)
 
     # -- take
@@ -245,7 +249,8 @@ class BullMqAdapter:
     # -- report
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
-        # The answer has only job ids. If this bridge has taken its own stalled job again, ask for the newer lock.
+        # The answer has only job ids. If this bridge has taken its own stalled job again, ask for the newer
+        # lock.
         newest = {job.job_id: job.handle.token for job in sorted(jobs, key=_token_number)}
         ids, tokens = list(newest), list(newest.values())
         with _translated():

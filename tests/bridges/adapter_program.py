@@ -69,6 +69,17 @@ class Adapters:
     async def release(self, *, adapter: int, job: int) -> None:
         await self._adapters[adapter].release(self._jobs[job])
 
+    async def break_stalled_check(self, *, adapter: int) -> None:
+        """Let the next check for stalled jobs raise an error that no connection raises."""
+        backend: Any = self._adapters[adapter]._backend  # type: ignore[attr-defined]
+        whole = backend.moveStalledJobsToWait
+
+        async def broken(*_: object) -> None:
+            backend.moveStalledJobsToWait = whole
+            raise LookupError("unexpected")
+
+        backend.moveStalledJobsToWait = broken
+
     async def stop(self, *, adapter: int) -> None:
         await self._adapters[adapter].stop()
 

@@ -401,6 +401,17 @@ def test_a_bridge_that_takes_its_own_stalled_job_again_keeps_the_new_lock(scene:
     assert adapter.succeed(new) == "done"
 
 
+@only_with_stalled_checks
+def test_an_unexpected_error_does_not_end_the_check_for_stalled_jobs(scene: Scene) -> None:
+    job_id = scene.side.add()
+    adapter = scene.adapter()
+    adapter.take_one()
+    adapter.call("break_stalled_check")
+    again = [job for _ in range(12) for job in adapter.take(wait_s=1.0)]
+    assert again
+    assert again[0]["job_id"] == job_id
+
+
 @only_on_redis
 def test_a_server_that_refuses_the_login_is_named_without_the_password(scene: Scene) -> None:
     url = scene.side.fields["url"].replace("redis://", "redis://nobody:s3cret@")
