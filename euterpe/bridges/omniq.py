@@ -49,6 +49,7 @@ _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
 # When Redis answers again, a heartbeat of another bridge may still wait for its time limit (`ANSWER_S`, 5 s),
 # and then for the longest pause between heartbeats (1 s). 2 s are a margin.
 _REAP_REST_S = 8.0
+_SLOW_S = 1.0  # a silence of Redis that a lease survives: a heartbeat comes when less than 2 s are left
 _MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
 _RELEASED_TTL_S = 86_400
 _LEASE_FIELDS = ("state", "lease_token", "lock_until_ms", "timeout_ms")
@@ -87,6 +88,7 @@ class OmniqAdapter:
         self._unread: list[OmniqLease] = []  # leases of jobs that `take` has not returned yet
         self._next_upkeep = 0.0
         self._reap_after = math.inf  # not before Redis has answered
+        self._quiet_until = 0.0  # no reap before this time, because Redis was full or slow
         self._failures = 0
 
     # -- connection
@@ -149,14 +151,17 @@ class OmniqAdapter:
         taken = _Taken()
         try:
             while len(taken.jobs) < limit:
+                began = time.monotonic()
                 if not self._unread:
                     answer = self._client.reserve(queue=self._queue)
+                    self._note_pace(began)
                     taken.is_paused = getattr(answer, "status", None) == "PAUSED"
                     if answer is None or taken.is_paused:
                         break
                     self._unread.append(OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms))
                 job = self._read(self._unread[0])
                 self._unread.pop(0)
+                self._note_pace(began)
                 if job is not None:
                     taken.jobs.append(job)
         except Exception as error:
@@ -213,8 +218,24 @@ class OmniqAdapter:
         if now >= self._reap_after:
             for lease in [*self._held, *self._unread, *waiting]:
                 self._extended(lease)
-            self._client.reap_expired(queue=self._queue)
+            self._note_pace(now)
+            if self._is_full():
+                self._quiet_until = time.monotonic() + self._reap_rest_s
+            elif time.monotonic() >= self._quiet_until:
+                self._client.reap_expired(queue=self._queue)
         self._next_upkeep = now + self._upkeep_s
+
+    def _is_full(self) -> bool:
+        """Return whether Redis refuses heartbeats, which need memory. It would carry out a reap."""
+        info = self._redis.info("memory")
+        used = info["used_memory"] - info.get("mem_not_counted_for_evict", 0)
+        return bool(0 < info.get("maxmemory", 0) < used)
+
+    def _note_pace(self, began: float) -> None:
+        """Let reaps rest if Redis was slow. The heartbeats of other bridges may have waited, too."""
+        now = time.monotonic()
+        if now - began > _SLOW_S:
+            self._quiet_until = now + self._reap_rest_s
 
     def _adopt(self, limit: int) -> list[OmniqLease]:
         """Take over leases of bridges that were stopped. Return those for which there is no room yet."""

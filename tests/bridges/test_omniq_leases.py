@@ -1,8 +1,9 @@
 """The leases of OmniQ's adapter in outages and handovers: several adapters on a real Redis."""
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,3 +175,43 @@ def test_a_released_job_whose_id_is_published_again_is_the_new_job(scene: Scene)
     assert (new["job_id"], second.take(wait_s=0.6)) == ("video-1", [])
     assert new["source_ref"] != old["source_ref"]
     assert second.succeed(new) == "done"
+
+
+def test_no_lease_is_reaped_while_redis_is_full(scene: Scene) -> None:
+    """A full Redis refuses heartbeats, and carries out reaps. `other` has no lease, so it sees no refusal."""
+    job_id = scene.publish()
+    holder, other = scene.adapter(), scene.adapter()
+    job = holder.take_one()
+    with scene.redis.client() as client:
+        client.config_set("maxmemory", "1")
+        try:
+            scene.wait_until_expired(job_id)
+            with pytest.raises(CallFailed, match="ForeignUnavailable"):
+                holder.beat(job)
+            with suppress(CallFailed):
+                other.take(wait_s=0.6)
+        finally:
+            client.config_set("maxmemory", "0")
+    assert holder.beat(job) == ["held"]
+
+
+def test_a_redis_that_was_silent_for_less_than_the_time_limit_is_an_outage(scene: Scene) -> None:
+    """No call fails, but the lease of 2 s expires while its heartbeat waits."""
+    rest_s = 4.0
+    holder, other = scene.adapter(), scene.adapter(reap_rest_s=rest_s)
+    bait = scene.publish()
+    holder.take_one()
+    assert other.take_one()["job_id"] == bait  # `other` reaps
+    job_id = scene.publish()
+    job = holder.take_one()
+    before = scene.job(job_id)
+    taking = threading.Thread(target=other.take, kwargs={"wait_s": 3.5})
+    taking.start()
+    scene.redis.freeze()
+    try:
+        while time.time() * 1000 <= before["lock_until_ms"] + 200:
+            time.sleep(0.02)
+    finally:
+        scene.redis.thaw()
+    taking.join()
+    assert holder.beat(job) == ["held"]
