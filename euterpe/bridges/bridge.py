@@ -22,6 +22,7 @@ from euterpe.bridges.attach import Attacher
 from euterpe.bridges.counts import CountedJobs
 from euterpe.bridges.job_reporter import HeldJob, JobReporter
 from euterpe.bridges.outage import ForeignCalls
+from euterpe.bridges.redis_connection import word
 from euterpe.bridges.requester_account import RequesterAccount
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.domain.errors import EuterpeError
@@ -133,7 +134,7 @@ class Bridge:
                 _log.warning("bridge_cannot_take", bridge=self.name, error=str(error))
                 pause_s = self._timings.database_s
             except Exception as error:  # noqa: BLE001  without this loop the bridge would do nothing
-                _log.error("bridge_take_failed", bridge=self.name, error=repr(error), exc_info=error)
+                _log.error("bridge_take_failed", bridge=self.name, error=word(error), exc_info=error)
                 pause_s = self._timings.database_s
             if pause_s:
                 await _first(asyncio.ensure_future(asyncio.sleep(pause_s)), stopping)
@@ -189,7 +190,7 @@ class Bridge:
                 continue
             except Exception as error:  # noqa: BLE001  without this loop every lease would be lost
                 failures += 1
-                _log.error("bridge_beat_failed", bridge=self.name, error=repr(error), exc_info=error)
+                _log.error("bridge_beat_failed", bridge=self.name, error=word(error), exc_info=error)
                 continue
             for one, lease in zip(held, leases, strict=True):
                 if lease is ForeignLease.LOST and not one.is_reporting:
