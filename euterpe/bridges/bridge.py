@@ -38,7 +38,7 @@ class BridgeTimings:
     progress_every_s: float = 1.0
     no_room_s: float = 2.0  # the pause before the requester's quota is read again
     database_s: float = 1.0  # the pause after a failed call of the database
-    drain_s: float = 10.0  # how long a stopping bridge waits for reports under way
+    drain_s: float = 10.0  # how long a stopping bridge waits for reports under way, and then for releases
     # The longest pause after a failed heartbeat. After an outage of Redis, OmniQ's adapter reaps leases of
     # other bridges when these must have sent a heartbeat. There is one call per bridge, so a pause that grows
     # would not take much load off the foreign queue.
@@ -117,7 +117,7 @@ class Bridge:
             try:
                 is_open = await self._account.is_open()
                 self._note_open(is_open)
-                if is_open:
+                if is_open and not stopping.is_set():
                     take = partial(self._adapter.take, free, self._timings.take_wait_s)
                     # Do not cancel this call: it may have taken jobs that are not in `_held` yet. Nobody
                     # would run these jobs before their leases expire.
@@ -216,13 +216,16 @@ class Bridge:
         rest = [one for one in jobs if one in self._held]
         for one in rest:
             one.is_released = True
-        answers = await asyncio.gather(
-            *(self._adapter.release(one.job) for one in rest), return_exceptions=True
-        )
+        releases = [asyncio.ensure_future(self._adapter.release(one.job)) for one in rest]
+        if releases:
+            _, late = await asyncio.wait(releases, timeout=self._timings.drain_s)
+            for task in late:
+                task.cancel()
+        answers = await asyncio.gather(*releases, return_exceptions=True)
         for one, answer in zip(rest, answers, strict=True):
             self._let_go(one)
             self._counts.ended("released")
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 _log.warning("bridged_job_not_released", bridge=self.name, foreign_id=one.job.job_id)
 
 

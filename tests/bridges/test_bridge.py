@@ -416,6 +416,25 @@ def test_a_stop_hands_back_what_has_not_ended(setup: Setup) -> None:
     run(test())
 
 
+def test_a_release_without_an_answer_delays_a_stop_by_the_drain_time_only(setup: Setup) -> None:
+    setup = replace(setup, timings=replace(setup.timings, drain_s=0.05))
+
+    class Silent(MemoryAdapter):
+        async def release(self, job: ForeignJob) -> None:
+            del job
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        job = await setup.queue.add(DATA)
+        async with running(setup, Silent(setup.queue)) as bridge:
+            await setup.queue.until(lambda: job.beats)
+            async with asyncio.timeout(30):
+                await bridge.stop()
+            assert bridge.adapter.is_stopped
+
+    run(test())
+
+
 def test_a_job_without_a_mapping_is_refused_once(setup: Setup) -> None:
     async def test() -> None:
         jobs = [
