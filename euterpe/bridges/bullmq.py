@@ -198,7 +198,10 @@ class BullMqAdapter:
                 now_ms = int(time.time() * 1000)
                 self._next_due_ms = max(int(due_ms or 0), now_ms + int(limit_ms) if limit_ms else 0)
                 break
-            jobs.append(await self._foreign_job(raw, str(job_id), token))
+            try:
+                jobs.append(await self._foreign_job(raw, str(job_id), token))
+            except Exception as error:  # noqa: BLE001  the other jobs of this take must not wait for their locks
+                _log.error("bullmq_job_unreadable", foreign_id=str(job_id), exc_info=error)
         return jobs
 
     async def _wait(self, wait_s: float) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from tests import engines
 from tests.bridges.bridge_process import python_of
-from tests.bridges.foreign_sides import DATA, NAME, ForeignSide, opened_side
+from tests.bridges.foreign_sides import DATA, NAME, QUEUE, ForeignSide, opened_side
 from tests.bridges.line_program import CallFailed, LineProgram
 from tests.redis_proxy import proxied
 from tests.redis_server import RedisServer
@@ -399,6 +399,17 @@ def test_a_bridge_that_takes_its_own_stalled_job_again_keeps_the_new_lock(scene:
     assert adapter.beat(new, old) == ["held", "lost"]
     assert adapter.beat(new) == ["held"]
     assert adapter.succeed(new) == "done"
+
+
+@pytest.mark.parametrize("scene", ["bullmq"], indirect=True)
+def test_a_job_that_the_package_cannot_read_hinders_no_other_job(
+    scene: Scene, own_redis: RedisServer
+) -> None:
+    bad, good = scene.side.add(), scene.side.add()
+    with own_redis.client() as client:
+        client.hset(f"bull:{QUEUE}:{bad}", "timestamp", "yesterday")
+    adapter = scene.adapter()
+    assert [job["job_id"] for job in adapter.take(2)] == [good]
 
 
 @only_with_stalled_checks
