@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import structlog
 from omniq import OmniqClient
+from redis.exceptions import RedisError
 
 from euterpe.bridges.adapter import (
     BridgeError,
@@ -107,8 +108,20 @@ class OmniqAdapter:
         return f"omniq {version('omniq')}, Redis {info['redis_version']}"
 
     async def stop(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown)
-        self._redis.close()
+        try:
+            if self._unread:
+                await self._run(self._leave_unread)
+        except Exception as error:  # noqa: BLE001  a stop must not fail; the leases will be reaped
+            _log.warning("omniq_leases_not_left", queue=self._queue, error=word(error))
+        finally:
+            # Releases that wait for a thread have used up the time of the drain.
+            await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
+            self._redis.close()
+
+    def _leave_unread(self) -> None:
+        while self._unread:
+            self._leave(self._unread[0])
+            self._unread.pop(0)
 
     async def _run(self, call: Callable[[], Answer]) -> Answer:
         """Return the answer of a blocking call, which a thread makes."""
@@ -159,7 +172,7 @@ class OmniqAdapter:
                     if answer is None or taken.is_paused:
                         break
                     self._unread.append(OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms))
-                job = self._read(self._unread[0])
+                job = self._readable(self._unread[0])
                 self._unread.pop(0)
                 self._note_pace(began)
                 if job is not None:
@@ -171,6 +184,16 @@ class OmniqAdapter:
             _log.info("omniq_take_interrupted", queue=self._queue, taken=len(taken.jobs), error=word(error))
             taken.is_interrupted = True
         return taken
+
+    def _readable(self, lease: OmniqLease) -> ForeignJob | None:
+        """Return the job of a lease, or None if there is no job to run."""
+        try:
+            return self._read(lease)
+        except RedisError:
+            raise  # the next call repeats it
+        except Exception as error:  # noqa: BLE001  otherwise this lease would be in the way of all others
+            _log.error("omniq_job_unreadable", queue=self._queue, foreign_id=lease.job_id, exc_info=error)
+            return None
 
     def _read(self, lease: OmniqLease) -> ForeignJob | None:
         """Return the job of a lease, or None if it is gone or has been reserved again.

@@ -80,6 +80,18 @@ class Adapters:
 
         backend.moveStalledJobsToWait = broken
 
+    async def break_reading(self, *, adapter: int, job_id: str) -> None:
+        """Let the client of OmniQ raise an unknown error for this job."""
+        client: Any = self._adapters[adapter]._client  # type: ignore[attr-defined]
+        whole = client.heartbeat
+
+        def broken(**fields: Any) -> Any:
+            if fields["job_id"] == job_id:
+                raise RuntimeError("an unknown error")
+            return whole(**fields)
+
+        client.heartbeat = broken
+
     async def stop(self, *, adapter: int) -> None:
         await self._adapters[adapter].stop()
 

@@ -14,6 +14,7 @@ from tests.bridges.foreign_sides import DATA, QUEUE
 from tests.bridges.line_program import CallFailed, LineProgram
 from tests.bridges.omniq_producer import OmniqProducer, producing
 from tests.bridges.test_adapters import PROGRAM, Adapter
+from tests.redis_proxy import proxied
 from tests.redis_server import RedisServer
 
 SHORT_MS = 200  # an adapter extends such a lease to at least 2 s
@@ -31,8 +32,8 @@ class Scene:
     producer: OmniqProducer
     closing: ExitStack
 
-    def adapter(self, *, reap_rest_s: float = 0.0) -> Adapter:
-        config = {"url": self.redis.url, "queue": QUEUE, "lease_ms": 1_000}
+    def adapter(self, *, reap_rest_s: float = 0.0, url: str = "") -> Adapter:
+        config = {"url": url or self.redis.url, "queue": QUEUE, "lease_ms": 1_000}
         number = self.program.call("open", kind="omniq", reap_rest_s=reap_rest_s, **config)
         adapter = Adapter(self.program, number)
         adapter.call("start")
@@ -215,3 +216,23 @@ def test_a_redis_that_was_silent_for_less_than_the_time_limit_is_an_outage(scene
         scene.redis.thaw()
     taking.join()
     assert holder.beat(job) == ["held"]
+
+
+def test_a_lease_whose_job_could_not_be_read_is_handed_over_at_a_stop(scene: Scene) -> None:
+    job_id = scene.publish(timeout_ms=LONG_MS)
+    with proxied(scene.redis) as proxy:
+        first = scene.adapter(url=proxy.url)
+        proxy.cut(b"}:job:", after=0)
+        with pytest.raises(CallFailed, match="ForeignUnavailable"):
+            first.take()
+        assert scene.job(job_id)["state"] == "active"
+        first.call("stop")
+    (job,) = scene.adapter().take(wait_s=1.0)
+    assert (job["job_id"], scene.job(job_id)["attempt"]) == (job_id, 1)
+
+
+def test_a_job_that_cannot_be_read_hinders_no_other_job(scene: Scene) -> None:
+    bad, good = (scene.publish(timeout_ms=SHORT_MS) for _ in range(2))
+    adapter = scene.adapter()
+    adapter.call("break_reading", job_id=bad)
+    assert adapter.take_one()["job_id"] == good
