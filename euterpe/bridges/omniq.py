@@ -29,6 +29,7 @@ from euterpe.bridges.adapter import (
 )
 from euterpe.bridges.config import BridgeConfig
 from euterpe.bridges.omniq_jobs import BEAT_S, OmniqJob, OmniqLease, error_text, now_ms, payload_of
+from euterpe.bridges.omniq_leases import OmniqLeases, require_refusal
 from euterpe.bridges.redis_connection import (
     check_eviction,
     check_server,
@@ -51,10 +52,6 @@ _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
 # and then for the longest pause between heartbeats (1 s). 2 s are a margin.
 _REAP_REST_S = 8.0
 _SLOW_S = 1.0  # a silence of Redis that a lease survives: a heartbeat comes when less than 2 s are left
-_MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
-_RELEASED_TTL_S = 86_400
-_LEASE_FIELDS = ("state", "lease_token", "lock_until_ms", "timeout_ms")
-_REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
 
 
 class OmniqAdapter:
@@ -81,12 +78,10 @@ class OmniqAdapter:
             self._base = OmniqClient.queue_base(config.queue)
         except ValueError as error:
             raise BridgeError(f"bridge {config.name}: {error}") from None
-        self._released_key = f"{self._base}:euterpe:released"  # leases that bridges have left, by job
         self._redis: Any = connect_blocking(config.url, connections=_THREADS)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="omniq")
         self._client: Any = None
-        self._held: set[OmniqLease] = set()
-        self._unread: list[OmniqLease] = []  # leases of jobs that `take` has not returned yet
+        self._leases = OmniqLeases(self._redis, lambda: self._client, self._queue, self._base)
         self._next_upkeep = 0.0
         self._reap_after = math.inf  # not before Redis has answered
         self._quiet_until = 0.0  # no reap before this time, because Redis was full or slow
@@ -109,19 +104,14 @@ class OmniqAdapter:
 
     async def stop(self) -> None:
         try:
-            if self._unread:
-                await self._run(self._leave_unread)
+            if self._leases.unread:
+                await self._run(self._leases.hand_over_unread)
         except Exception as error:  # noqa: BLE001  a stop must not fail; the leases will be reaped
             _log.warning("omniq_leases_not_left", queue=self._queue, error=word(error))
         finally:
             # Releases that wait for a thread have used up the time of the drain.
             await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
             self._redis.close()
-
-    def _leave_unread(self) -> None:
-        while self._unread:
-            self._leave(self._unread[0])
-            self._unread.pop(0)
 
     async def _run(self, call: Callable[[], Answer]) -> Answer:
         """Return the answer of a blocking call, which a thread makes."""
@@ -160,20 +150,22 @@ class OmniqAdapter:
             await asyncio.sleep(min(pause_s, until - clock()))
 
     def _take_waiting(self, limit: int) -> "_Taken":
-        self._keep_up(limit)
+        self._run_upkeep(limit)
         taken = _Taken()
         try:
             while len(taken.jobs) < limit:
                 began = time.monotonic()
-                if not self._unread:
+                if not self._leases.unread:
                     answer = self._client.reserve(queue=self._queue)
                     self._note_pace(began)
                     taken.is_paused = getattr(answer, "status", None) == "PAUSED"
                     if answer is None or taken.is_paused:
                         break
-                    self._unread.append(OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms))
-                job = self._readable(self._unread[0])
-                self._unread.pop(0)
+                    self._leases.unread.append(
+                        OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms)
+                    )
+                job = self._readable(self._leases.unread[0])
+                self._leases.unread.pop(0)
                 self._note_pace(began)
                 if job is not None:
                     taken.jobs.append(job)
@@ -206,9 +198,9 @@ class OmniqAdapter:
             _log.info("omniq_job_passed_over", foreign_id=lease.job_id)
             return None
         lease.timeout_ms, lease.lock_until_ms = found.timeout_ms, found.lock_until_ms
-        if lease.needs_heartbeat(now_ms()) and self._extended(lease) is ForeignLease.LOST:
+        if lease.needs_heartbeat(now_ms()) and self._leases.extended(lease) is ForeignLease.LOST:
             return None
-        self._held.add(lease)
+        self._leases.held.add(lease)
         data = payload_of(found.payload)
         kind = data.get("type") if data is not None else None
         return ForeignJob(
@@ -227,7 +219,7 @@ class OmniqAdapter:
         fields = self._redis.hgetall(f"{self._base}:job:{job_id}")
         return OmniqJob.of(fields) if fields else None
 
-    def _keep_up(self, limit: int) -> None:
+    def _run_upkeep(self, limit: int) -> None:
         """Promote delayed jobs, adopt released leases, and reap expired ones, when that is due.
 
         After an outage, or during a handover, also leases that belong to this bridge, or to none, may have
@@ -237,10 +229,10 @@ class OmniqAdapter:
         if now < self._next_upkeep:
             return
         self._client.promote_delayed(queue=self._queue)
-        waiting = self._adopt(limit)
+        waiting = self._leases.adopt(limit)
         if now >= self._reap_after:
-            for lease in [*self._held, *self._unread, *waiting]:
-                self._extended(lease)
+            for lease in [*self._leases.held, *self._leases.unread, *waiting]:
+                self._leases.extended(lease)
             self._note_pace(now)
             if self._is_full():
                 self._quiet_until = time.monotonic() + self._reap_rest_s
@@ -260,59 +252,16 @@ class OmniqAdapter:
         if now - began > _SLOW_S:
             self._quiet_until = now + self._reap_rest_s
 
-    def _adopt(self, limit: int) -> list[OmniqLease]:
-        """Take over leases of bridges that were stopped. Return those for which there is no room yet."""
-        waiting = []
-        for job_id, token in self._redis.hgetall(self._released_key).items():
-            if self._has(token):  # adopted by an earlier call, whose answer was lost
-                self._redis.hdel(self._released_key, job_id)
-            elif len(self._unread) >= limit:
-                waiting += self._released(job_id, token)
-            else:
-                for lease in self._released(job_id, token):
-                    # First keep the lease: if the answer of HDEL is lost, nobody else may know it any more.
-                    self._unread.append(lease)
-                    if not self._redis.hdel(self._released_key, job_id):
-                        self._unread.remove(lease)  # another bridge has taken it
-        return waiting
-
-    def _has(self, token: str) -> bool:
-        return any(lease.token == token for lease in [*self._held, *self._unread])
-
-    def _released(self, job_id: str, token: str) -> list[OmniqLease]:
-        """Return a released lease, or nothing if it is no longer valid."""
-        values = self._redis.hmget(f"{self._base}:job:{job_id}", _LEASE_FIELDS)  # without the payload
-        job = OmniqJob.of({name: value for name, value in zip(_LEASE_FIELDS, values, strict=True) if value})
-        # A job that was published again keeps its old token while it waits.
-        if job.state == "active" and job.lease_token == token:
-            return [OmniqLease(job_id, token, job.lock_until_ms, job.timeout_ms)]
-        self._redis.hdel(self._released_key, job_id)
-        return []
-
     # -- report
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         due = [job.handle for job in jobs if job.handle.needs_heartbeat(now_ms())]
-        calls = (self._run(partial(self._extended, lease)) for lease in due)
+        calls = (self._run(partial(self._leases.extended, lease)) for lease in due)
         answers = dict(zip(due, await asyncio.gather(*calls, return_exceptions=True), strict=True))
         for answer in answers.values():
             if isinstance(answer, BaseException):
                 raise answer
         return [answers.get(job.handle, ForeignLease.HELD) for job in jobs]
-
-    def _extended(self, lease: OmniqLease) -> ForeignLease:
-        for _ in range(_MOST_HEARTBEATS):
-            if not lease.needs_heartbeat(now_ms()):
-                break
-            try:
-                lease.lock_until_ms = self._client.heartbeat(
-                    queue=self._queue, job_id=lease.job_id, lease_token=lease.token
-                )
-            except RuntimeError as error:
-                _require_refusal(error)
-                self._held.discard(lease)
-                return ForeignLease.LOST
-        return ForeignLease.HELD
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
         """Do nothing: OmniQ has no place for progress."""
@@ -335,27 +284,19 @@ class OmniqAdapter:
         try:
             ack(queue=self._queue, job_id=lease.job_id, lease_token=lease.token)
         except RuntimeError as error:
-            _require_refusal(error)
+            require_refusal(error)
             found = self._job(lease.job_id)
             state = None if found is None else found.state
             _log.info("omniq_refused", foreign_id=lease.job_id, reason=str(error), state=state)
             told = Told.GONE if found is None else Told.DONE if is_ours(found) else Told.LOST
         else:
             told = Told.DONE
-        self._held.discard(lease)
+        self._leases.held.discard(lease)
         return told
 
     async def release(self, job: ForeignJob) -> None:
         """Leave the lease to another bridge. OmniQ has no call for that: a reap would cost an attempt."""
-        await self._run(partial(self._leave, job.handle))
-
-    def _leave(self, lease: OmniqLease) -> None:
-        self._held.discard(lease)
-        if self._extended(lease) is ForeignLease.HELD:
-            pipeline = self._redis.pipeline(transaction=True)
-            pipeline.hset(self._released_key, lease.job_id, lease.token)
-            pipeline.expire(self._released_key, _RELEASED_TTL_S)
-            pipeline.execute()
+        await self._run(partial(self._leases.hand_over, job.handle))
 
 
 @dataclass
@@ -365,9 +306,3 @@ class _Taken:
     jobs: list[ForeignJob] = field(default_factory=list)
     is_paused: bool = False
     is_interrupted: bool = False
-
-
-def _require_refusal(error: RuntimeError) -> None:
-    """Raise the error unless OmniQ has refused a token. The client has no types for its errors."""
-    if not any(refusal in str(error) for refusal in _REFUSALS):
-        raise error
