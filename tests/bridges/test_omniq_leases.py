@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -236,3 +236,18 @@ def test_a_job_that_cannot_be_read_hinders_no_other_job(scene: Scene) -> None:
     adapter = scene.adapter()
     adapter.call("break_reading", job_id=bad)
     assert adapter.take_one()["job_id"] == good
+
+
+def test_an_adoption_whose_answer_was_lost_loses_no_lease(scene: Scene) -> None:
+    job_id = scene.publish(timeout_ms=LONG_MS)
+    first = scene.adapter()
+    first.release(first.take_one())
+    with proxied(scene.redis) as proxy, ExitStack() as closing:
+        second = replace(scene, closing=closing).adapter(url=proxy.url)
+        proxy.lose_answer(b"HDEL")
+        with pytest.raises(CallFailed, match="ForeignUnavailable"):
+            second.take()
+        assert proxy.cuts == 1
+        (job,) = second.take(wait_s=1.0)
+        assert (job["job_id"], scene.job(job_id)["attempt"]) == (job_id, 1)
+        assert second.succeed(job) == "done"
