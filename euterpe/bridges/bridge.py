@@ -22,6 +22,7 @@ from euterpe.bridges.attach import Attacher
 from euterpe.bridges.counts import CountedJobs
 from euterpe.bridges.job_reporter import HeldJob, JobReporter
 from euterpe.bridges.outage import ForeignCalls
+from euterpe.bridges.redis_connection import word
 from euterpe.bridges.requester_account import RequesterAccount
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.domain.errors import EuterpeError
@@ -37,7 +38,11 @@ class BridgeTimings:
     progress_every_s: float = 1.0
     no_room_s: float = 2.0  # the pause before the requester's quota is read again
     database_s: float = 1.0  # the pause after a failed call of the database
-    drain_s: float = 10.0  # how long a stopping bridge waits for reports under way
+    drain_s: float = 10.0  # how long a stopping bridge waits for reports under way, and then for releases
+    # The longest pause after a failed heartbeat. After an outage of Redis, OmniQ's adapter reaps leases of
+    # other bridges when these must have sent a heartbeat. There is one call per bridge, so a pause that grows
+    # would not take much load off the foreign queue.
+    beat_retry_s: float = 1.0
 
 
 DEFAULT_TIMINGS = BridgeTimings()
@@ -112,7 +117,7 @@ class Bridge:
             try:
                 is_open = await self._account.is_open()
                 self._note_open(is_open)
-                if is_open:
+                if is_open and not stopping.is_set():
                     take = partial(self._adapter.take, free, self._timings.take_wait_s)
                     # Do not cancel this call: it may have taken jobs that are not in `_held` yet. Nobody
                     # would run these jobs before their leases expire.
@@ -129,7 +134,7 @@ class Bridge:
                 _log.warning("bridge_cannot_take", bridge=self.name, error=str(error))
                 pause_s = self._timings.database_s
             except Exception as error:  # noqa: BLE001  without this loop the bridge would do nothing
-                _log.error("bridge_take_failed", bridge=self.name, error=repr(error), exc_info=error)
+                _log.error("bridge_take_failed", bridge=self.name, error=word(error), exc_info=error)
                 pause_s = self._timings.database_s
             if pause_s:
                 await _first(asyncio.ensure_future(asyncio.sleep(pause_s)), stopping)
@@ -172,8 +177,9 @@ class Bridge:
     async def _beat(self) -> None:
         interval_s, failures = self._adapter.beat_interval_s, 0
         while True:
-            await asyncio.sleep(self._calls.pause_s(failures) if failures else interval_s)
-            held = list(self._held)
+            pause_s = min(self._calls.pause_s(failures), self._timings.beat_retry_s)
+            await asyncio.sleep(pause_s if failures else interval_s)
+            held = [one for one in self._held if not one.is_released]
             if not held:
                 continue
             try:
@@ -184,7 +190,7 @@ class Bridge:
                 continue
             except Exception as error:  # noqa: BLE001  without this loop every lease would be lost
                 failures += 1
-                _log.error("bridge_beat_failed", bridge=self.name, error=repr(error), exc_info=error)
+                _log.error("bridge_beat_failed", bridge=self.name, error=word(error), exc_info=error)
                 continue
             for one, lease in zip(held, leases, strict=True):
                 if lease is ForeignLease.LOST and not one.is_reporting:
@@ -208,13 +214,18 @@ class Bridge:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         rest = [one for one in jobs if one in self._held]
-        answers = await asyncio.gather(
-            *(self._adapter.release(one.job) for one in rest), return_exceptions=True
-        )
+        for one in rest:
+            one.is_released = True
+        releases = [asyncio.ensure_future(self._adapter.release(one.job)) for one in rest]
+        if releases:
+            _, late = await asyncio.wait(releases, timeout=self._timings.drain_s)
+            for task in late:
+                task.cancel()
+        answers = await asyncio.gather(*releases, return_exceptions=True)
         for one, answer in zip(rest, answers, strict=True):
             self._let_go(one)
             self._counts.ended("released")
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 _log.warning("bridged_job_not_released", bridge=self.name, foreign_id=one.job.job_id)
 
 

@@ -162,9 +162,13 @@ class BullMqAdapter:
         """Move jobs of dead workers back to `wait`, as each worker of BullMQ does."""
         interval_ms = round(self._stalled_check_s * 1000)
         while True:
-            with contextlib.suppress(ForeignUnavailable), _translated():
-                # An outage is not logged here, because the calls of the bridge log and count it.
-                await self._backend.moveStalledJobsToWait(_MAX_STALLED_COUNT, interval_ms)
+            try:
+                with _translated():
+                    await self._backend.moveStalledJobsToWait(_MAX_STALLED_COUNT, interval_ms)
+            except ForeignUnavailable:
+                pass  # the calls of the bridge log and count an outage
+            except Exception as error:  # noqa: BLE001  without this loop no stalled job would move
+                _log.error("bullmq_stalled_check_failed", queue=self._config.queue, exc_info=error)
             await asyncio.sleep(self._stalled_check_s)
 
     # -- take
@@ -194,7 +198,10 @@ class BullMqAdapter:
                 now_ms = int(time.time() * 1000)
                 self._next_due_ms = max(int(due_ms or 0), now_ms + int(limit_ms) if limit_ms else 0)
                 break
-            jobs.append(await self._foreign_job(raw, str(job_id), token))
+            try:
+                jobs.append(await self._foreign_job(raw, str(job_id), token))
+            except Exception as error:  # noqa: BLE001  the other jobs of this take must not wait for their locks
+                _log.error("bullmq_job_unreadable", foreign_id=str(job_id), exc_info=error)
         return jobs
 
     async def _wait(self, wait_s: float) -> bool:
@@ -245,10 +252,17 @@ class BullMqAdapter:
     # -- report
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
-        ids, tokens = [job.job_id for job in jobs], [job.handle.token for job in jobs]
+        # The answer has only job ids. If this bridge has taken its own stalled job again, ask for the newer
+        # lock.
+        newest = {job.job_id: job.handle.token for job in sorted(jobs, key=_token_number)}
+        ids, tokens = list(newest), list(newest.values())
         with _translated():
-            lost = set(await self._backend.extendLocks(ids, tokens, self._config.lease_ms))
-        return [ForeignLease.LOST if job.job_id in lost else ForeignLease.HELD for job in jobs]
+            for job_id in await self._backend.extendLocks(ids, tokens, self._config.lease_ms):
+                newest.pop(job_id, None)
+        held = newest.items()
+        return [
+            ForeignLease.HELD if (job.job_id, job.handle.token) in held else ForeignLease.LOST for job in jobs
+        ]
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
         with _translated(), contextlib.suppress(TypeError):  # the job was removed; the next beat shows it
@@ -288,6 +302,10 @@ class BullMqAdapter:
         """Move the job to `delayed`, due now. BullMQ counts this neither as an attempt nor as a stall."""
         with _translated(), contextlib.suppress(TypeError):  # the bridge has lost the job
             await job.handle.moveToDelayed(int(time.time() * 1000), job.handle.token)
+
+
+def _token_number(job: ForeignJob) -> int:
+    return int(str(job.handle.token).rpartition(":")[2])
 
 
 def _with_note(error: Exception, mark: str) -> Exception:

@@ -7,10 +7,12 @@ run, and the next holder of the foreign job reports its end.
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
 from euterpe.bridges.adapter import (
+    BridgeError,
     ForeignAdapter,
     ForeignFailure,
     ForeignJob,
@@ -30,6 +32,7 @@ from euterpe.domain.status import status_document
 from euterpe.store.errors import StoreError
 
 _log = structlog.get_logger(__name__)
+Answer = TypeVar("Answer")
 _RESULT_FIELDS = ("job_id", "status", "external_id", "outputs", "warnings")
 _GONE = ForeignFailure(
     "pruned", "the history of the job has been removed before its end was reported", retry=False
@@ -50,6 +53,9 @@ class HeldJob:
         # queue's answer to the report shows the loss.
         self.is_reporting = False
         self.is_canceled = False  # True after the producer's cancel was passed on to the row
+        # True once the job is handed back. A heartbeat would extend a lease that another bridge may take, and
+        # in streams it would reset the idle time that `release` has set.
+        self.is_released = False
         self._lost = asyncio.Event()
         self._canceled = asyncio.Event()
 
@@ -124,17 +130,23 @@ class JobReporter:
         except Exception as error:  # noqa: BLE001  the job is handed back, and delivered again
             self._counts.ended("error")
             _log.error("bridged_job_error", bridge=self._bridge, foreign_id=job.job_id, exc_info=error)
-            await self._hand_back_later(job)
+            await self._hand_back_later(held)
 
-    async def _hand_back_later(self, job: ForeignJob) -> None:
+    async def _hand_back_later(self, held: HeldJob) -> None:
         """Hand a job back after an unexpected error. The pause prevents a busy loop if the error lasts."""
+        job = held.job
         await asyncio.sleep(self._database_s)
+        held.is_released = True
         try:
             await self._adapter.release(job)
         except EuterpeError as error:
             reason = str(error)
             _log.warning(
                 "bridged_job_not_handed_back", bridge=self._bridge, foreign_id=job.job_id, error=reason
+            )
+        except Exception as error:  # noqa: BLE001  otherwise the job would keep its slot for ever
+            _log.error(
+                "bridged_job_not_handed_back", bridge=self._bridge, foreign_id=job.job_id, exc_info=error
             )
 
     async def _attached(self, held: HeldJob) -> Attached | Rejected:
@@ -203,14 +215,26 @@ class JobReporter:
     async def _report(self, held: HeldJob, report: Callable[[], Awaitable[Told]]) -> Told:
         """Repeat the report until the foreign queue answers, so that no end is lost in an outage."""
         held.is_reporting = True
-        return await self._calls.until_answered(report)
+        return await self._calls.until_answered(partial(_with_login, report))
 
     async def _report_progress(self, job: ForeignJob, percent: float) -> None:
         if not self._calls.is_out:
             try:
-                await self._calls.once(partial(self._adapter.progress, job, percent))
+                progress = partial(self._adapter.progress, job, percent)
+                await self._calls.once(partial(_with_login, progress))
             except ForeignUnavailable:
                 return  # `once` has logged the outage
+
+
+async def _with_login(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Make a call. Raise `ForeignUnavailable` if the login is refused, so that the report is repeated.
+
+    The bridge has logged in at its start. So the password has been changed, and may be changed again.
+    """
+    try:
+        return await call()
+    except BridgeError as error:
+        raise ForeignUnavailable(str(error)) from error
 
 
 class ProgressThrottle:

@@ -6,34 +6,39 @@ retry: a job is delivered until its attempts are used up.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 import structlog
 from omniq import OmniqClient
+from redis.exceptions import RedisError
 
 from euterpe.bridges.adapter import (
     BridgeError,
     ForeignFailure,
     ForeignJob,
     ForeignLease,
-    ForeignUnavailable,
     Json,
     Told,
 )
 from euterpe.bridges.config import BridgeConfig
 from euterpe.bridges.omniq_jobs import BEAT_S, OmniqJob, OmniqLease, error_text, now_ms, payload_of
+from euterpe.bridges.omniq_leases import OmniqLeases, require_refusal
 from euterpe.bridges.redis_connection import (
     check_eviction,
     check_server,
     connect_blocking,
     place_of,
     redis_errors,
+    word,
 )
+from euterpe.domain.errors import EuterpeError
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 
 _log = structlog.get_logger(__name__)
@@ -43,17 +48,18 @@ _THREADS = 8
 _POLL_S = 0.01  # OmniQ has no blocking reserve; its own consumer asks every 0.05 s
 _PAUSED_S = 0.25  # as OmniQ's own consumer
 _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
-_REAP_REST_S = 3.0
-_MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
-_RELEASED_TTL_S = 86_400
-_REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
+# When Redis answers again, a heartbeat of another bridge may still wait for its time limit (`ANSWER_S`, 5 s),
+# and then for the longest pause between heartbeats (1 s). 2 s are a margin.
+_REAP_REST_S = 8.0
+_SLOW_S = 1.0  # a silence of Redis that a lease survives: a heartbeat comes when less than 2 s are left
 
 
 class OmniqAdapter:
     """A consumer of one queue of OmniQ.
 
-    After an outage, `reap_rest_s` must pass before expired leases are reaped, because a reap costs an
-    attempt, and the other bridges must extend their leases first.
+    `reap_rest_s` must pass after the first answer of Redis, and after the first one that follows an outage,
+    before expired leases are reaped. A reap costs an attempt, and the other bridges must extend their leases
+    first.
     """
 
     beat_interval_s = BEAT_S
@@ -72,14 +78,14 @@ class OmniqAdapter:
             self._base = OmniqClient.queue_base(config.queue)
         except ValueError as error:
             raise BridgeError(f"bridge {config.name}: {error}") from None
-        self._released_key = f"{self._base}:euterpe:released"  # leases that bridges have left, by job
         self._redis: Any = connect_blocking(config.url, connections=_THREADS)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="omniq")
         self._client: Any = None
-        self._held: set[OmniqLease] = set()
-        self._unread: list[OmniqLease] = []  # leases of jobs that `take` has not returned yet
+        self._leases = OmniqLeases(self._redis, lambda: self._client, self._queue, self._base)
         self._next_upkeep = 0.0
-        self._reap_after = 0.0
+        self._reap_after = math.inf  # not before Redis has answered
+        self._quiet_until = 0.0  # no reap before this time, because Redis was full or slow
+        self._failures = 0
 
     # -- connection
 
@@ -97,8 +103,15 @@ class OmniqAdapter:
         return f"omniq {version('omniq')}, Redis {info['redis_version']}"
 
     async def stop(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown)
-        self._redis.close()
+        try:
+            if self._leases.unread:
+                await self._run(self._leases.hand_over_unread)
+        except Exception as error:  # noqa: BLE001  a stop must not fail; the leases will be reaped
+            _log.warning("omniq_leases_not_left", queue=self._queue, error=word(error))
+        finally:
+            # Releases that wait for a thread have used up the time of the drain.
+            await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
+            self._redis.close()
 
     async def _run(self, call: Callable[[], Answer]) -> Answer:
         """Return the answer of a blocking call, which a thread makes."""
@@ -107,11 +120,20 @@ class OmniqAdapter:
             with redis_errors(self._place):
                 return call()
 
+        failures = self._failures
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
-        except ForeignUnavailable:
-            self._reap_after = time.monotonic() + self._reap_rest_s
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
+        except EuterpeError:
+            self._note_failure()
             raise
+        # An answer to a call that began before the last failure does not show that the outage has ended.
+        if self._reap_after == math.inf and failures == self._failures:
+            self._reap_after = time.monotonic() + self._reap_rest_s
+        return answer
+
+    def _note_failure(self) -> None:
+        self._failures += 1
+        self._reap_after = math.inf
 
     # -- take
 
@@ -119,35 +141,51 @@ class OmniqAdapter:
         clock = asyncio.get_running_loop().time
         until = clock() + wait_s
         while True:
-            jobs, is_paused = await self._run(partial(self._take_waiting, limit))
-            if jobs or clock() >= until:
-                return jobs
-            pause_s = _PAUSED_S if is_paused else self._poll_s
+            taken = await self._run(partial(self._take_waiting, limit))
+            if taken.is_interrupted:
+                self._note_failure()
+            if taken.jobs or clock() >= until:
+                return taken.jobs
+            pause_s = _PAUSED_S if taken.is_paused else self._poll_s
             await asyncio.sleep(min(pause_s, until - clock()))
 
-    def _take_waiting(self, limit: int) -> tuple[list[ForeignJob], bool]:
-        """Return waiting jobs, and whether the queue is paused."""
-        self._keep_up(limit)
-        jobs: list[ForeignJob] = []
-        is_paused = False
+    def _take_waiting(self, limit: int) -> "_Taken":
+        self._run_upkeep(limit)
+        taken = _Taken()
         try:
-            while len(jobs) < limit:
-                if not self._unread:
+            while len(taken.jobs) < limit:
+                began = time.monotonic()
+                if not self._leases.unread:
                     answer = self._client.reserve(queue=self._queue)
-                    is_paused = getattr(answer, "status", None) == "PAUSED"
-                    if answer is None or is_paused:
+                    self._note_pace(began)
+                    taken.is_paused = getattr(answer, "status", None) == "PAUSED"
+                    if answer is None or taken.is_paused:
                         break
-                    self._unread.append(OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms))
-                job = self._read(self._unread[0])
-                self._unread.pop(0)
+                    self._leases.unread.append(
+                        OmniqLease(answer.job_id, answer.lease_token, answer.lock_until_ms)
+                    )
+                job = self._readable(self._leases.unread[0])
+                self._leases.unread.pop(0)
+                self._note_pace(began)
                 if job is not None:
-                    jobs.append(job)
+                    taken.jobs.append(job)
         except Exception as error:
-            if not jobs:
+            if not taken.jobs:
                 raise
             # The next call raises it again. What was taken must not wait for the end of its lease.
-            _log.info("omniq_take_interrupted", queue=self._queue, taken=len(jobs), error=repr(error))
-        return jobs, is_paused
+            _log.info("omniq_take_interrupted", queue=self._queue, taken=len(taken.jobs), error=word(error))
+            taken.is_interrupted = True
+        return taken
+
+    def _readable(self, lease: OmniqLease) -> ForeignJob | None:
+        """Return the job of a lease, or None if there is no job to run."""
+        try:
+            return self._read(lease)
+        except RedisError:
+            raise  # the next call repeats it
+        except Exception as error:  # noqa: BLE001  otherwise this lease would be in the way of all others
+            _log.error("omniq_job_unreadable", queue=self._queue, foreign_id=lease.job_id, exc_info=error)
+            return None
 
     def _read(self, lease: OmniqLease) -> ForeignJob | None:
         """Return the job of a lease, or None if it is gone or has been reserved again.
@@ -159,10 +197,10 @@ class OmniqAdapter:
         if found is None or found.lease_token != lease.token:
             _log.info("omniq_job_passed_over", foreign_id=lease.job_id)
             return None
-        lease.timeout_ms = found.timeout_ms
-        if lease.needs_heartbeat(now_ms()) and self._extended(lease) is ForeignLease.LOST:
+        lease.timeout_ms, lease.lock_until_ms = found.timeout_ms, found.lock_until_ms
+        if lease.needs_heartbeat(now_ms()) and self._leases.extended(lease) is ForeignLease.LOST:
             return None
-        self._held.add(lease)
+        self._leases.held.add(lease)
         data = payload_of(found.payload)
         kind = data.get("type") if data is not None else None
         return ForeignJob(
@@ -181,52 +219,49 @@ class OmniqAdapter:
         fields = self._redis.hgetall(f"{self._base}:job:{job_id}")
         return OmniqJob.of(fields) if fields else None
 
-    def _keep_up(self, limit: int) -> None:
-        """Promote delayed jobs, reap expired leases, and adopt released ones, when that is due."""
+    def _run_upkeep(self, limit: int) -> None:
+        """Promote delayed jobs, adopt released leases, and reap expired ones, when that is due.
+
+        After an outage, or during a handover, also leases that belong to this bridge, or to none, may have
+        expired. They are extended before the reap, which would cost them an attempt.
+        """
         now = time.monotonic()
         if now < self._next_upkeep:
             return
         self._client.promote_delayed(queue=self._queue)
+        waiting = self._leases.adopt(limit)
         if now >= self._reap_after:
-            for lease in list(self._held):
-                if lease.needs_heartbeat(now_ms()):
-                    self._extended(lease)  # after an outage, our own leases may have expired, too
-            self._client.reap_expired(queue=self._queue)
-        self._adopt(limit)
+            for lease in [*self._leases.held, *self._leases.unread, *waiting]:
+                self._leases.extended(lease)
+            self._note_pace(now)
+            if self._is_full():
+                self._quiet_until = time.monotonic() + self._reap_rest_s
+            elif time.monotonic() >= self._quiet_until:
+                self._client.reap_expired(queue=self._queue)
         self._next_upkeep = now + self._upkeep_s
 
-    def _adopt(self, limit: int) -> None:
-        """Take over leases of bridges that were stopped. `_read` drops those that have been reaped."""
-        for job_id, token in self._redis.hgetall(self._released_key).items():
-            if len(self._unread) >= limit:
-                return
-            if self._redis.hdel(self._released_key, job_id):
-                self._unread.append(OmniqLease(job_id, token, 0))
+    def _is_full(self) -> bool:
+        """Return whether Redis refuses heartbeats, which need memory. It would carry out a reap."""
+        info = self._redis.info("memory")
+        used = info["used_memory"] - info.get("mem_not_counted_for_evict", 0)
+        return bool(0 < info.get("maxmemory", 0) < used)
+
+    def _note_pace(self, began: float) -> None:
+        """Let reaps rest if Redis was slow. The heartbeats of other bridges may have waited, too."""
+        now = time.monotonic()
+        if now - began > _SLOW_S:
+            self._quiet_until = now + self._reap_rest_s
 
     # -- report
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         due = [job.handle for job in jobs if job.handle.needs_heartbeat(now_ms())]
-        calls = (self._run(partial(self._extended, lease)) for lease in due)
+        calls = (self._run(partial(self._leases.extended, lease)) for lease in due)
         answers = dict(zip(due, await asyncio.gather(*calls, return_exceptions=True), strict=True))
         for answer in answers.values():
             if isinstance(answer, BaseException):
                 raise answer
         return [answers.get(job.handle, ForeignLease.HELD) for job in jobs]
-
-    def _extended(self, lease: OmniqLease) -> ForeignLease:
-        for _ in range(_MOST_HEARTBEATS):
-            if not lease.needs_heartbeat(now_ms()):
-                break
-            try:
-                lease.lock_until_ms = self._client.heartbeat(
-                    queue=self._queue, job_id=lease.job_id, lease_token=lease.token
-                )
-            except RuntimeError as error:
-                _require_refusal(error)
-                self._held.discard(lease)
-                return ForeignLease.LOST
-        return ForeignLease.HELD
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
         """Do nothing: OmniQ has no place for progress."""
@@ -249,30 +284,25 @@ class OmniqAdapter:
         try:
             ack(queue=self._queue, job_id=lease.job_id, lease_token=lease.token)
         except RuntimeError as error:
-            _require_refusal(error)
+            require_refusal(error)
             found = self._job(lease.job_id)
             state = None if found is None else found.state
             _log.info("omniq_refused", foreign_id=lease.job_id, reason=str(error), state=state)
             told = Told.GONE if found is None else Told.DONE if is_ours(found) else Told.LOST
         else:
             told = Told.DONE
-        self._held.discard(lease)
+        self._leases.held.discard(lease)
         return told
 
     async def release(self, job: ForeignJob) -> None:
         """Leave the lease to another bridge. OmniQ has no call for that: a reap would cost an attempt."""
-        await self._run(partial(self._leave, job.handle))
-
-    def _leave(self, lease: OmniqLease) -> None:
-        self._held.discard(lease)
-        if self._extended(lease) is ForeignLease.HELD:
-            pipeline = self._redis.pipeline(transaction=True)
-            pipeline.hset(self._released_key, lease.job_id, lease.token)
-            pipeline.expire(self._released_key, _RELEASED_TTL_S)
-            pipeline.execute()
+        await self._run(partial(self._leases.hand_over, job.handle))
 
 
-def _require_refusal(error: RuntimeError) -> None:
-    """Raise the error unless OmniQ has refused a token. The client has no types for its errors."""
-    if not any(refusal in str(error) for refusal in _REFUSALS):
-        raise error
+@dataclass
+class _Taken:
+    """What a thread has taken. `is_interrupted` is true if an error has ended the take before its limit."""
+
+    jobs: list[ForeignJob] = field(default_factory=list)
+    is_paused: bool = False
+    is_interrupted: bool = False

@@ -25,6 +25,7 @@ class OmniqJob:
     created_ms: int
     last_error: str
     lease_token: str
+    lock_until_ms: int
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "OmniqJob":
@@ -37,6 +38,7 @@ class OmniqJob:
             created_ms=_number(fields.get("created_ms")),
             last_error=fields.get("last_error", ""),
             lease_token=fields.get("lease_token", ""),
+            lock_until_ms=_number(fields.get("lock_until_ms")),
         )
 
 

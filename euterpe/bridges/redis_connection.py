@@ -29,8 +29,8 @@ def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
         pool = BlockingConnectionPool.from_url(
             url, retry=Retry(NoBackoff(), 0), **_options(url, connections, answer_s)
         )
-    except ValueError as error:
-        raise _malformed(url) from error
+    except ValueError:
+        raise _malformed(url) from None  # the text of the error may contain a part of the password
     return Redis.from_pool(pool)
 
 
@@ -40,8 +40,8 @@ def connect_blocking(url: str, *, connections: int, answer_s: float = ANSWER_S) 
         pool = redis.BlockingConnectionPool.from_url(
             url, retry=BlockingRetry(NoBackoff(), 0), **_options(url, connections, answer_s)
         )
-    except ValueError as error:
-        raise _malformed(url) from error
+    except ValueError:
+        raise _malformed(url) from None  # the text of the error may contain a part of the password
     return redis.Redis.from_pool(pool)
 
 
@@ -66,7 +66,10 @@ def _malformed(url: str) -> BridgeError:
 
 def place_of(url: str) -> str:
     """Return host and port, or the path of the socket, without a password that the URL may contain."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text contains the password
+        return "an address that is no URL"
     if "@" in url and "@" not in parts.netloc:
         return "an address whose password has unescaped characters"
     return parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]

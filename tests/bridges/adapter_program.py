@@ -31,9 +31,15 @@ class Adapters:
         self._adapters: list[ForeignAdapter] = []
         self._jobs: list[ForeignJob] = []
 
-    async def open(self, *, kind: str, **fields: Any) -> int:
-        """Open an adapter, and return its number."""
-        self._adapters.append(open_adapter(BridgeConfig(kind=BridgeKind(kind), **CONFIG, **fields)))
+    async def open(self, *, kind: str, reap_rest_s: float | None = None, **fields: Any) -> int:
+        """Open an adapter, and return its number. `reap_rest_s` is an option of OmniQ's adapter."""
+        config = BridgeConfig(kind=BridgeKind(kind), **CONFIG, **fields)
+        if reap_rest_s is None:
+            self._adapters.append(open_adapter(config))
+        else:
+            from euterpe.bridges.omniq import OmniqAdapter  # noqa: PLC0415  its package is only in one environment
+
+            self._adapters.append(OmniqAdapter(config, reap_rest_s=reap_rest_s))
         return len(self._adapters) - 1
 
     async def start(self, *, adapter: int) -> None:
@@ -62,6 +68,29 @@ class Adapters:
 
     async def release(self, *, adapter: int, job: int) -> None:
         await self._adapters[adapter].release(self._jobs[job])
+
+    async def break_stalled_check(self, *, adapter: int) -> None:
+        """Let the next check for stalled jobs raise an error that no connection raises."""
+        backend: Any = self._adapters[adapter]._backend  # type: ignore[attr-defined]
+        whole = backend.moveStalledJobsToWait
+
+        async def broken(*_: object) -> None:
+            backend.moveStalledJobsToWait = whole
+            raise LookupError("unexpected")
+
+        backend.moveStalledJobsToWait = broken
+
+    async def break_reading(self, *, adapter: int, job_id: str) -> None:
+        """Let the client of OmniQ raise an unknown error for this job."""
+        client: Any = self._adapters[adapter]._client  # type: ignore[attr-defined]
+        whole = client.heartbeat
+
+        def broken(**fields: Any) -> Any:
+            if fields["job_id"] == job_id:
+                raise RuntimeError("an unknown error")
+            return whole(**fields)
+
+        client.heartbeat = broken
 
     async def stop(self, *, adapter: int) -> None:
         await self._adapters[adapter].stop()

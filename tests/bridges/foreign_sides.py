@@ -158,7 +158,7 @@ class OmniqSide:
 
     def __init__(self, producer: OmniqProducer, redis: RedisAddress) -> None:
         self._producer, self.redis = producer, redis
-        self.fields = {"url": redis.url, "queue": QUEUE, "lease_ms": 1_000}
+        self.fields = {"url": redis.url, "queue": QUEUE, "lease_ms": 1_000, "reap_rest_s": 0.0}
 
     def clear(self) -> None:
         with self.redis.client() as client:

@@ -87,7 +87,9 @@ class RunningBridge:
 
 
 @asynccontextmanager
-async def running(setup: Setup, adapter: MemoryAdapter | None = None) -> AsyncIterator[RunningBridge]:
+async def running(
+    setup: Setup, adapter: MemoryAdapter | None = None, foreign_calls: ForeignCalls | None = None
+) -> AsyncIterator[RunningBridge]:
     store, calls = setup.store, StoreCalls()
     adapter = adapter or MemoryAdapter(setup.queue)
     account = RequesterAccount(store, calls, "newsroom", setup.limits, valid_s=0.0)
@@ -106,7 +108,7 @@ async def running(setup: Setup, adapter: MemoryAdapter | None = None) -> AsyncIt
         cancel=partial(cancel_job, store, calls),
         slots=setup.slots,
         timings=setup.timings,
-        calls=ForeignCalls("b", counts, base_s=0.01, cap_s=0.05),
+        calls=foreign_calls or ForeignCalls("b", counts, base_s=0.01, cap_s=0.05),
     )
     stopping = asyncio.Event()
     run = RunningBridge(adapter, stopping, asyncio.ensure_future(bridge.run(stopping)))

@@ -13,7 +13,7 @@ import pytest
 
 from tests import engines
 from tests.bridges.bridge_process import python_of
-from tests.bridges.foreign_sides import DATA, NAME, ForeignSide, opened_side
+from tests.bridges.foreign_sides import DATA, NAME, QUEUE, ForeignSide, opened_side
 from tests.bridges.line_program import CallFailed, LineProgram
 from tests.redis_proxy import proxied
 from tests.redis_server import RedisServer
@@ -130,6 +130,7 @@ def scene(request: pytest.FixtureRequest, open_scene: Open) -> Iterator[Scene]:
 
 
 only_on_redis = pytest.mark.parametrize("scene", ON_REDIS, indirect=True)
+only_with_stalled_checks = pytest.mark.parametrize("scene", ["bullmq", "bullmq-postgres"], indirect=True)
 only_with_retries = pytest.mark.parametrize("scene", ["bullmq", "bullmq-postgres", "omniq"], indirect=True)
 
 
@@ -385,6 +386,41 @@ def test_an_adapter_keeps_its_own_lease_that_has_expired(scene: Scene) -> None:
     assert adapter.beat(job) == ["held"]
     assert adapter.succeed(job) == "done"
     assert scene.side.state(job_id) == "done"
+
+
+@only_with_stalled_checks
+def test_a_bridge_that_takes_its_own_stalled_job_again_keeps_the_new_lock(scene: Scene) -> None:
+    scene.side.add()
+    adapter = scene.adapter()
+    old = adapter.take_one()
+    new = adapter.take_one()  # without beats, the job has stalled
+    assert new["source_ref"] == old["source_ref"]
+    assert adapter.beat(old, new) == ["lost", "held"]
+    assert adapter.beat(new, old) == ["held", "lost"]
+    assert adapter.beat(new) == ["held"]
+    assert adapter.succeed(new) == "done"
+
+
+@pytest.mark.parametrize("scene", ["bullmq"], indirect=True)
+def test_a_job_that_the_package_cannot_read_hinders_no_other_job(
+    scene: Scene, own_redis: RedisServer
+) -> None:
+    bad, good = scene.side.add(), scene.side.add()
+    with own_redis.client() as client:
+        client.hset(f"bull:{QUEUE}:{bad}", "timestamp", "yesterday")
+    adapter = scene.adapter()
+    assert [job["job_id"] for job in adapter.take(2)] == [good]
+
+
+@only_with_stalled_checks
+def test_an_unexpected_error_does_not_end_the_check_for_stalled_jobs(scene: Scene) -> None:
+    job_id = scene.side.add()
+    adapter = scene.adapter()
+    adapter.take_one()
+    adapter.call("break_stalled_check")
+    again = [job for _ in range(12) for job in adapter.take(wait_s=1.0)]
+    assert again
+    assert again[0]["job_id"] == job_id
 
 
 @only_on_redis

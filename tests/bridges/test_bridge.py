@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from euterpe.bridges.adapter import BridgeError, ForeignJob, Json, Told
+from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.requester_account import QueueLimits
 from euterpe.domain.credentials import S3Credentials
 from euterpe.domain.states import JobStatus
@@ -253,6 +255,99 @@ def test_a_report_whose_answer_is_lost_counts_once(setup: Setup) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("call", ["progress", "succeed"])
+def test_a_login_that_is_refused_after_the_start_is_an_outage(setup: Setup, call: str) -> None:
+    """The password of Redis may be changed before the bridge gets it."""
+
+    class Refused(MemoryAdapter):
+        refusals = 3
+
+        def _check_login(self, name: str) -> None:
+            if name == call and self.refusals:
+                self.refusals -= 1
+                raise BridgeError("Redis refuses the login")
+
+        async def progress(self, job: ForeignJob, percent: float) -> None:
+            self._check_login("progress")
+            await super().progress(job, percent)
+
+        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+            self._check_login("succeed")
+            return await super().succeed(job, result)
+
+    async def test() -> None:
+        job = await setup.queue.add(DATA)
+        adapter = Refused(setup.queue)
+        async with running(setup, adapter):
+            claimed = await in_thread(claim, setup.store)
+            await in_thread(setup.store.progress.write, [ProgressReport(claimed, 10.0)])
+            if call == "progress":
+                await setup.queue.until(lambda: adapter.refusals < 3)
+            await in_thread(succeed, setup.store, claimed)
+            await setup.queue.until(lambda: job.state == "completed")
+        assert (job.reports, adapter.released) == (1, [])
+        assert setup.count("outages_total") >= 1
+
+    run(test())
+
+
+def test_an_unexpected_error_of_a_release_frees_the_slot(
+    setup: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup = replace(setup, slots=1)
+
+    class Broken(MemoryAdapter):
+        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+            if job.job_id == "1":
+                raise ValueError("unexpected")
+            return await super().succeed(job, result)
+
+        async def release(self, job: ForeignJob) -> None:
+            raise LookupError(f"{job.job_id} is broken")
+
+    async def test() -> None:
+        first, second = [await setup.queue.add(DATA) for _ in range(2)]
+        async with running(setup, Broken(setup.queue)):
+            for _ in range(2):
+                await in_thread(lambda: succeed(setup.store, claim(setup.store)))
+            await setup.queue.until(lambda: second.state == "completed")
+        assert first.state == "active"
+        assert setup.count("held") == 0
+
+    run(test())
+    assert "LookupError" in capsys.readouterr().out
+
+
+def test_a_job_that_is_handed_back_gets_no_heartbeat(setup: Setup) -> None:
+    """A heartbeat of streams would reset the idle time that makes a released message free at once."""
+    beats: list[int] = []
+
+    class Broken(MemoryAdapter):
+        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+            del job, result
+            raise ValueError("unexpected")
+
+        async def release(self, job: ForeignJob) -> None:
+            released, other = (setup.queue.jobs[job_id] for job_id in ("1", "2"))
+            if job.job_id == "1":
+                beats.append(released.beats)
+                seen = other.beats
+                await setup.queue.until(lambda: other.beats >= seen + 3)
+                beats.append(released.beats)
+
+    async def test() -> None:
+        await setup.queue.add(DATA)
+        async with running(setup, Broken(setup.queue)):
+            claimed = await in_thread(claim, setup.store)
+            await setup.queue.add(DATA)
+            await setup.queue.until(lambda: setup.queue.jobs["2"].beats)
+            await in_thread(succeed, setup.store, claimed)
+            await setup.queue.until(lambda: len(beats) == 2)
+        assert beats[1] <= beats[0] + 1  # one may have been under way
+
+    run(test())
+
+
 def test_a_bridge_starts_during_an_outage(setup: Setup) -> None:
     async def test() -> None:
         setup.queue.is_down = True
@@ -262,6 +357,25 @@ def test_a_bridge_starts_during_an_outage(setup: Setup) -> None:
             setup.queue.is_down = False
             await in_thread(lambda: succeed(setup.store, claim(setup.store)))
             await setup.queue.until(lambda: job.state == "completed")
+
+    run(test())
+
+
+def test_a_heartbeat_follows_an_outage_at_once_however_long_it_was(setup: Setup) -> None:
+    """Other bridges reap leases that had no heartbeat for some seconds after an outage."""
+    setup = replace(setup, timings=replace(setup.timings, beat_retry_s=0.01))
+    growing = ForeignCalls("b", setup.counts.of("b"), base_s=3600.0, cap_s=3600.0)
+
+    async def test() -> None:
+        job = await setup.queue.add(DATA)
+        async with running(setup, foreign_calls=growing):
+            await setup.queue.until(lambda: job.beats)
+            setup.queue.is_down = True
+            refused = setup.queue.refused_calls
+            await setup.queue.until(lambda: setup.queue.refused_calls >= refused + 3)
+            setup.queue.is_down = False
+            beats = job.beats
+            await setup.queue.until(lambda: job.beats > beats)
 
     run(test())
 
@@ -298,6 +412,25 @@ def test_a_stop_hands_back_what_has_not_ended(setup: Setup) -> None:
                 await in_thread(succeed, setup.store, one)
             await setup.queue.until(lambda: all(job.state == "completed" for job in jobs))
         assert [row.attempt_count for row in setup.rows()] == [1, 1, 1]
+
+    run(test())
+
+
+def test_a_release_without_an_answer_delays_a_stop_by_the_drain_time_only(setup: Setup) -> None:
+    setup = replace(setup, timings=replace(setup.timings, drain_s=0.05))
+
+    class Silent(MemoryAdapter):
+        async def release(self, job: ForeignJob) -> None:
+            del job
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        job = await setup.queue.add(DATA)
+        async with running(setup, Silent(setup.queue)) as bridge:
+            await setup.queue.until(lambda: job.beats)
+            async with asyncio.timeout(30):
+                await bridge.stop()
+            assert bridge.adapter.is_stopped
 
     run(test())
 
