@@ -48,7 +48,10 @@ JPEG = PictureColour(1, 13, 5, full_range=True)
 WEBP = PictureColour(1, 13, 5)
 # If a source declares no peak, assume 1,000 nits, which is the peak of usual mastering displays and of HLG.
 _USUAL_PEAK_NITS, _WHITE_NITS, _MOST_NITS = 1000.0, 203.0, 10_000.0
-_RGB_FORMATS = ("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8")
+_RGB_FORMATS = (
+    *("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8"),
+    *("x2rgb", "x2bgr", "bayer"),
+)
 
 
 def given_colour(video: StreamInfo) -> PictureColour:
@@ -71,16 +74,17 @@ def given_colour(video: StreamInfo) -> PictureColour:
 
 
 def _given_colour(video: StreamInfo) -> PictureColour:
-    found = video.colour
-    if found.matrix == _RGB or (video.pixel_format or "").startswith(_RGB_FORMATS):
+    found, pixels = video.colour, video.pixel_format or ""
+    # Some files have pictures in YUV and the matrix of RGB in their tags. This matrix is a missing tag then.
+    if pixels.startswith(_RGB_FORMATS) or (found.matrix == _RGB and not pixels):
         primaries, transfer = _or(found.primaries, 1, PRIMARIES), _or(found.transfer, 1, TRANSFERS)
         return PictureColour(primaries, transfer, _RGB, full_range=True)
     usual = _usual(video)
-    is_full = found.full_range or (video.pixel_format or "").startswith("yuvj")
+    is_full = found.full_range or pixels.startswith("yuvj")
     return PictureColour(
         _or(found.primaries, usual.primaries, PRIMARIES),
         _or(found.transfer, usual.transfer, TRANSFERS),
-        _or(found.matrix, usual.matrix, MATRICES),
+        usual.matrix if found.matrix == _RGB else _or(found.matrix, usual.matrix, MATRICES),
         full_range=bool(is_full),
     )
 
