@@ -40,6 +40,8 @@ _BT2020_CL, _ICTCP = 10, 14
 # matrices `_BT2020_CL` and `_ICTCP` only with some transfers (`_is_readable`).
 _UNKNOWN_MATRICES, _ST_428_TRANSFER = frozenset({11, 13, 15, 16, 17}), 17
 _P3_PRIMARIES = frozenset({11, 12})
+# `zscale` cannot read HLG or the matrix `_FROM_PRIMARIES` with the primaries of XYZ.
+_XYZ_PRIMARIES, _FROM_PRIMARIES = 10, 12
 _TRANSFERS_OF_CL = frozenset({1, 6, 14, 15})
 _HD_LINES, _LINES_625 = 720, 576
 # JPEG has no tags: readers expect the matrix of BT.601 and the full range.
@@ -90,7 +92,9 @@ def _given_colour(video: StreamInfo) -> PictureColour:
 
 
 def _is_readable(colour: PictureColour) -> bool:
-    """Return whether `zscale` knows the matrix and the transfer, or does not need to convert them."""
+    """Return whether `zscale` knows the colour, or does not need to convert it."""
+    if colour.primaries == _XYZ_PRIMARIES and (colour.transfer == _HLG or colour.matrix == _FROM_PRIMARIES):
+        return False
     if colour.matrix == _BT2020_CL:
         return colour.transfer in _TRANSFERS_OF_CL
     if colour.matrix == _ICTCP:

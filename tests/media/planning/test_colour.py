@@ -102,7 +102,13 @@ def test_a_matrix_that_no_filter_knows_is_refused(matrix: int) -> None:
     assert refused.value.code == "source_unsupported"
 
 
-@pytest.mark.parametrize("tags", [Tags(10, 17, 1), Tags(9, 16, 10), Tags(9, 1, 14), Tags(12, 16, 14)])
+@pytest.mark.parametrize(
+    "tags",
+    [
+        *(Tags(10, 17, 1), Tags(9, 16, 10), Tags(9, 1, 14), Tags(12, 16, 14)),
+        *(Tags(10, 1, 12), Tags(10, 16, 12), Tags(10, 18, 1), Tags(10, 18, 9)),
+    ],
+)
 def test_a_combination_that_no_filter_knows_is_refused(tags: Tags) -> None:
     with pytest.raises(MediaError) as refused:
         given_colour(source(tags=tags))
@@ -116,6 +122,7 @@ def test_a_combination_that_no_filter_knows_is_refused(tags: Tags) -> None:
         (Tags(22, 2, 2), PictureColour(22, 6, 5)),
         (Tags(77, 200, 99), BT709),
         (Tags(1, 12, 1), BT709),
+        (Tags(10, 16, 1), PictureColour(10, 16, 1)),
     ],
 )
 def test_rare_tags_imply_the_missing_ones(tags: Tags, colour: PictureColour) -> None:
