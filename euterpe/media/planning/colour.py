@@ -75,6 +75,12 @@ def given_colour(video: StreamInfo) -> PictureColour:
     return given
 
 
+def has_wrong_tags(video: StreamInfo) -> bool:
+    """Return whether an encode replaces a tag of the stream, so that a copy would keep a wrong tag."""
+    found = video.colour
+    return found.transfer == _BT1361 or (found.matrix == _RGB and _given_colour(video).matrix != _RGB)
+
+
 def _given_colour(video: StreamInfo) -> PictureColour:
     found, pixels = video.colour, video.pixel_format or ""
     # Some files have pictures in YUV and the matrix of RGB in their tags. This matrix is a missing tag then.
