@@ -52,6 +52,10 @@ _FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base
 # muxer adds its own empty samples for these times. With both kinds of empty samples in a fragmented film, the
 # muxer failed ("Assertion next_dts >= 0").
 _WITHOUT_GAPS = "noise=drop=not(size-2)"
+# ffmpeg's muxer begins each segment where the last packet of the previous segment ends, and an encoder gives
+# each packet the usual duration of a picture. After a gap without pictures, segments began too early by the
+# length of the gap. So let each packet last until the next one.
+_TIMES_TO_THE_NEXT = "setts=pts=PTS:dts=DTS:duration='if(eq(NEXT_DTS,NOPTS),DURATION,NEXT_DTS-DTS)'"
 STILL_CODECS: Mapping[StillFormat, Codec] = {
     "jpeg": IMAGE_CODECS["jpeg"],
     "webp": IMAGE_CODECS["webp"],
@@ -183,7 +187,9 @@ def _product(command: Command, place: int) -> Iterator[str]:
         case Rendition():
             yield from _tracks(command, (product.track,), f"{product.folder}/{product.name}")
             yield from (*_NO_TAGS, *_labels((product.track,)), *_QUEUE, *_BITEXACT)
-            yield from _segments(product)
+            if product.track.kind == "video":
+                yield from ("-bsf:v", _TIMES_TO_THE_NEXT)
+            yield from _segments(command, product)
         case Still():
             yield from ("-map", f"[t{place}]", *_still(product))
         case Discard():
@@ -275,9 +281,13 @@ def _muxer(file: File) -> Iterator[str]:
     yield from ("-f", file.muxer)
 
 
-def _segments(one: Rendition) -> Iterator[str]:
+def _segments(command: Command, one: Rendition) -> Iterator[str]:
+    # If ffmpeg writes an index (`sidx`), it moves the first picture of a segment to the end of the previous
+    # segment. AV1 and VP9 have no reordered pictures, so this end is right for them.
+    is_reordered = one.track.kind == "video" and command.videos[one.track.place].codec in ("h264", "hevc")
+    flags = "+cmaf+skip_sidx" if is_reordered else "+cmaf"
     yield from ("-f", "dash", "-seg_duration", str(one.segment_seconds), "-dash_segment_type", "mp4")
-    yield from ("-use_template", "1", "-use_timeline", "0", "-format_options", "movflags=+cmaf")
+    yield from ("-use_template", "1", "-use_timeline", "0", "-format_options", f"movflags={flags}")
     yield from ("-init_seg_name", f"{one.name}_init.mp4", "-media_seg_name", f"{one.name}_$Number%05d$.m4s")
     yield from ("-y", f"file:{one.folder}/{one.name}.mpd")
 
