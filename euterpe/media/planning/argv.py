@@ -47,7 +47,8 @@ _QUEUE = ("-max_muxing_queue_size", "4096")
 # between threads. With 128 packets, a copy of an hour takes 0.8 to 1.1 s of processor time instead of 1.5 s.
 # A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a source.
 _COPY_QUEUE = ("-thread_queue_size", "128")
-_FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
+# Without `delay_moov`, ffmpeg writes the edit lists before it knows the start of each track.
+_FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+delay_moov+default_base_moof"
 # Drop the empty samples of two bytes, which our subtitle files have for the times without text. ffmpeg's
 # muxer adds its own empty samples for these times. With both kinds of empty samples in a fragmented film, the
 # muxer failed ("Assertion next_dts >= 0").

@@ -122,7 +122,8 @@ def _fixed_words() -> frozenset[str]:
         "ipod",
         "setts=pts=PTS:dts=DTS:duration='if(eq(NEXT_DTS,NOPTS),DURATION,NEXT_DTS-DTS)'",
     }
-    words |= {"+frag_keyframe+empty_moov+default_base_moof", "mp3", "opus", "flac", "image2", "webp", "avif"}
+    words |= {"+frag_keyframe+empty_moov+delay_moov+default_base_moof"}
+    words |= {"mp3", "opus", "flac", "image2", "webp", "avif"}
     words |= {"{n}", "copy", "hvc1", "file", "webvtt", "forced", "0", "-bsf:s", "noise=drop=not(size-2)"}
     words |= {"gif", *CONTAINERS, *DEMUXER_OPTIONS.values(), *(f"-{name}" for name in _OPTIONS)}
     words |= {*PICTURE_DECODERS, *PICTURE_DECODERS.values()}
