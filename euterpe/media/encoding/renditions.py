@@ -93,8 +93,8 @@ class Packager:
         self._check_pictures(planned, facts)
         renditions = [_rendition(*pair) for pair in zip(planned, facts, strict=True)]
         seconds = float(max(one.end_seconds for one in renditions))
-        pictures = max((one.end_seconds for one in renditions if isinstance(one, VideoRendition)), default=0)
-        subtitles = self._subtitles.write(package, root, seconds, float(pictures))
+        pictures = next((len(one.segments) for one in renditions if isinstance(one, VideoRendition)), None)
+        subtitles = self._subtitles.write(package, root, seconds, pictures)
         everything: list[PackagedRendition] = [*renditions, *subtitles]
         texts = list[TextFile]()
         if package.dash:

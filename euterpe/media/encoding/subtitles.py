@@ -52,17 +52,17 @@ class Subtitles:
         self._is_read = False
 
     def write(
-        self, package: Package, root: Path, seconds: float, picture_seconds: float | None = None
+        self, package: Package, root: Path, seconds: float, picture_segments: int | None = None
     ) -> list[SubtitleRendition]:
         """Write the segments for HLS and the whole tracks for DASH. Return the renditions.
 
-        `seconds` is the length of the output, and `picture_seconds` that of its picture. Raise `MediaError`
-        if the files of all outputs together would be too large.
+        `seconds` is the length of the output, and `picture_segments` the number of segments of its picture.
+        Raise `MediaError` if the files of all outputs together would be too large.
         """
         self._read(package)
         renditions = []
         for track in package.subtitles:
-            packaged = _packaged(package, track, self._cues[track.stream], seconds, picture_seconds)
+            packaged = _packaged(package, track, self._cues[track.stream], seconds, picture_segments)
             kept = subtitle_files(package, packaged.rendition)
             for file in packaged.files:
                 if file.name in kept:
@@ -105,7 +105,7 @@ def _packaged(
     track: SubtitleTrack,
     cues: Sequence[SourceCue],
     seconds: float,
-    picture_seconds: float | None,
+    picture_segments: int | None,
 ) -> PackagedSubtitles:
     end = min(seconds, track.seconds or seconds)
     return package_subtitles(
@@ -113,7 +113,7 @@ def _packaged(
         name=track.name,
         segment_seconds=package.segment_seconds,
         duration_seconds=seconds,
-        picture_seconds=picture_seconds,
+        picture_segments=picture_segments,
         language=track.labels.language,
         title=track.labels.title,
         is_default=track.labels.is_default,

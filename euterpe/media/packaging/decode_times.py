@@ -21,21 +21,27 @@ from euterpe.media.packaging.segment_files import copy_range, opened, read_range
 from euterpe.media.packaging.segments import MOST_SAMPLES, named, presentation_times, read_track
 from euterpe.media.packaging.write_fragments import moof_box
 
+# The durations of pictures are rounded to the clock of the track.
+_END_TOLERANCE_S = 0.001
 
-def align_decode_times(init: str, segments: Sequence[str]) -> None:
+
+def align_decode_times(init: str, segments: Sequence[tuple[str, int | None]]) -> None:
     """Replace these segments by segments with aligned decode times.
 
-    After this task, the caller must run `drop_edit_list`.
+    `segments` has the name of each segment, and the start of the next segment in ticks. A segment before a
+    gap without pictures lasts until this start, so that players see no hole. After this task, the caller must
+    run `drop_edit_list`.
     """
     _, track = read_track(init)
-    for name in segments:
+    for name, end in segments:
         with named(name), opened(name) as (fd, size), replaced(name) as target:
             layout = read_layout(fd, size)
             copy_range(fd, target, 0, layout.head_end)
             for moof, mdat in layout.fragments:
                 data = read_moof(fd, moof)
                 fragment = read_fragment(data, moof, mdat, track.defaults, MOST_SAMPLES)
-                write_all(target, _aligned(data, moof, mdat, fragment, track))
+                is_last = moof == layout.fragments[-1][0]
+                write_all(target, _aligned(data, moof, mdat, fragment, track, end=end if is_last else None))
                 copy_range(fd, target, mdat.start, mdat.end)
 
 
@@ -48,17 +54,26 @@ def drop_edit_list(init: str) -> None:
             write_all(target, data[: edts.start + 4] + b"free" + data[edts.body :])
 
 
-def _aligned(data: bytes, moof: Box, mdat: Box, fragment: Fragment, track: Track) -> bytes:
-    """Return a `moof` with new decode times for its samples and unchanged presentation times."""
+def _aligned(
+    data: bytes, moof: Box, mdat: Box, fragment: Fragment, track: Track, *, end: int | None
+) -> bytes:
+    """Return a `moof` with new decode times for its samples and unchanged presentation times.
+
+    If the samples do not end at `end`, the sample that is decoded last is shown until `end`.
+    """
     shown = [time - track.edit for time in presentation_times(fragment)]
     natural = [time - track.edit for time in fragment.decode_times()]
     decoded = _squeezed(natural, shown, fragment.durations[shown.index(max(shown))])
     if decoded[0] < 0:
         raise damaged("it is shown before 0")
+    durations = [*(after - before for before, after in pairwise(decoded)), fragment.durations[-1]]
+    found = max(time + duration for time, duration in zip(shown, durations, strict=True))
+    if end is not None and abs(found - end) > track.timescale * _END_TOLERANCE_S:
+        durations[-1] = max(1, end - shown[-1])
     samples = replace(
         fragment,
         time=decoded[0],
-        durations=[*(after - before for before, after in pairwise(decoded)), fragment.durations[-1]],
+        durations=durations,
         shifts=[time - decode for time, decode in zip(shown, decoded, strict=True)],
     )
     before_the_data = fragment.data_start - mdat.start

@@ -77,9 +77,8 @@ def _read_segment(fd: int, size: int, track: Track, columns: SegmentColumns) -> 
     shown = [time - track.edit for fragment in fragments for time in presentation_times(fragment)]
     durations = [duration for fragment in fragments for duration in fragment.durations]
     first, body_start = fragments[0], layout.fragments[0][0].start
-    last = max(range(len(shown)), key=shown.__getitem__)
     columns.starts.append(min(shown))
-    columns.ends.append(shown[last] + durations[last])
+    columns.ends.append(max(time + duration for time, duration in zip(shown, durations, strict=True)))
     columns.sizes.append(size)
     columns.samples.append(len(shown))
     columns.syncs.append(first.starts_with_sync)

@@ -23,6 +23,8 @@ _TICKS = 1000  # in a second
 # The size limit of a track, over all its files. A long cue is repeated in many segments. The subtitles of a
 # film of four hours have 0.3 million characters.
 _MOST_CHARACTERS = 50_000_000
+# The length limit of the last segment, in lengths of the other segments.
+_MOST_LAST_SEGMENT = 2
 _LINE_ENDS = re.compile("\r\n|[\n\x0b-\r\x1c-\x1e\x85\u2028\u2029]")
 # Control characters, halves of surrogate pairs and non-characters.
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -59,7 +61,7 @@ def package_subtitles(
     name: str,
     segment_seconds: float,
     duration_seconds: float,
-    picture_seconds: float | None = None,
+    picture_segments: int | None = None,
     language: str | None = None,
     title: str | None = None,
     is_default: bool = False,
@@ -67,14 +69,13 @@ def package_subtitles(
 ) -> PackagedSubtitles:
     """Return the files of a subtitle track. Each segment contains every cue that is shown during the segment.
 
-    The track has as many segments as the picture, or more if the sound is much longer than the picture. The
-    picture ends after `picture_seconds`; None means that the picture ends with the output. Raise `MediaError`
-    if the files would be too large, because many cues are shown for a long time.
+    The track has as many segments as the picture, which has `picture_segments`. If the last segment would
+    then be too long or empty, or if `picture_segments` is None, the number follows from the duration. Raise
+    `MediaError` if the files would be too large, because many cues are shown for a long time.
     """
     blocks = _blocks(cues)
     step, end = max(1, round(segment_seconds * _TICKS)), max(1, round(duration_seconds * _TICKS))
-    picture = end if picture_seconds is None else round(picture_seconds * _TICKS)
-    count = _segment_count(step, end, picture)
+    count = _segment_count(step, end, picture_segments)
     texts = [_SEGMENT_HEADER + "".join(texts) for texts in _by_segment(blocks, step, count)]
     times = [*(place * step for place in range(count)), end]
     segments = [
@@ -107,17 +108,18 @@ def _blocks(cues: Sequence[Cue]) -> list[_Block]:
     return sorted(block for cue in cues if (block := _block(cue)) is not None)
 
 
-def _segment_count(step: int, end: int, picture: int) -> int:
+def _segment_count(step: int, end: int, picture_segments: int | None) -> int:
     """Return the number of segments. All segments except the last have the length `step`.
 
-    If the last segment is shorter than `LEAST_LAST_SEGMENT * step`, it is appended to the segment before it,
-    as for pictures. If the output ends only a little after the picture, the track has as many
-    segments as the picture.
+    The times of text segments do not give the number of picture segments: at 29.97 pictures per second, a
+    picture segment begins up to 33 ms after a multiple of `step`. But `picture_segments` does not fit if the
+    sound is much longer than the picture, or if the picture has gaps. Then, a last segment that is shorter
+    than `LEAST_LAST_SEGMENT * step` is appended to the segment before it, as for pictures.
     """
-    least = step * LEAST_LAST_SEGMENT
-    grid = picture if end - picture < least else end
-    whole, rest = divmod(grid, step)
-    return max(1, whole + (rest >= least))
+    if picture_segments is not None and 0 < end - (picture_segments - 1) * step < _MOST_LAST_SEGMENT * step:
+        return picture_segments
+    whole, rest = divmod(end, step)
+    return max(1, whole + (rest >= step * LEAST_LAST_SEGMENT))
 
 
 def _by_segment(blocks: Sequence[_Block], step: int, count: int) -> list[list[str]]:

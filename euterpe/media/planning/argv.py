@@ -47,11 +47,16 @@ _QUEUE = ("-max_muxing_queue_size", "4096")
 # between threads. With 128 packets, a copy of an hour takes 0.8 to 1.1 s of processor time instead of 1.5 s.
 # A packet of H.264 at 200 Mbit/s has 1 MB, so the queue holds at most 128 MB of such a source.
 _COPY_QUEUE = ("-thread_queue_size", "128")
-_FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+default_base_moof"
+# Without `delay_moov`, ffmpeg writes the edit lists before it knows the start of each track.
+_FAST_START, _FRAGMENTED = "+faststart", "+frag_keyframe+empty_moov+delay_moov+default_base_moof"
 # Drop the empty samples of two bytes, which our subtitle files have for the times without text. ffmpeg's
 # muxer adds its own empty samples for these times. With both kinds of empty samples in a fragmented film, the
 # muxer failed ("Assertion next_dts >= 0").
 _WITHOUT_GAPS = "noise=drop=not(size-2)"
+# ffmpeg's muxer begins each segment where the last packet of the previous segment ends, and an encoder gives
+# each packet the usual duration of a picture. After a gap without pictures, segments began too early by the
+# length of the gap. So let each packet last until the next one.
+_TIMES_TO_THE_NEXT = "setts=pts=PTS:dts=DTS:duration='if(eq(NEXT_DTS,NOPTS),DURATION,NEXT_DTS-DTS)'"
 STILL_CODECS: Mapping[StillFormat, Codec] = {
     "jpeg": IMAGE_CODECS["jpeg"],
     "webp": IMAGE_CODECS["webp"],
@@ -183,7 +188,9 @@ def _product(command: Command, place: int) -> Iterator[str]:
         case Rendition():
             yield from _tracks(command, (product.track,), f"{product.folder}/{product.name}")
             yield from (*_NO_TAGS, *_labels((product.track,)), *_QUEUE, *_BITEXACT)
-            yield from _segments(product)
+            if product.track.kind == "video":
+                yield from ("-bsf:v", _TIMES_TO_THE_NEXT)
+            yield from _segments(command, product)
         case Still():
             yield from ("-map", f"[t{place}]", *_still(product))
         case Discard():
@@ -275,9 +282,13 @@ def _muxer(file: File) -> Iterator[str]:
     yield from ("-f", file.muxer)
 
 
-def _segments(one: Rendition) -> Iterator[str]:
+def _segments(command: Command, one: Rendition) -> Iterator[str]:
+    # If ffmpeg writes an index (`sidx`), it moves the first picture of a segment to the end of the previous
+    # segment. AV1 and VP9 have no reordered pictures, so this end is right for them.
+    is_reordered = one.track.kind == "video" and command.videos[one.track.place].codec in ("h264", "hevc")
+    flags = "+cmaf+skip_sidx" if is_reordered else "+cmaf"
     yield from ("-f", "dash", "-seg_duration", str(one.segment_seconds), "-dash_segment_type", "mp4")
-    yield from ("-use_template", "1", "-use_timeline", "0", "-format_options", "movflags=+cmaf")
+    yield from ("-use_template", "1", "-use_timeline", "0", "-format_options", f"movflags={flags}")
     yield from ("-init_seg_name", f"{one.name}_init.mp4", "-media_seg_name", f"{one.name}_$Number%05d$.m4s")
     yield from ("-y", f"file:{one.folder}/{one.name}.mpd")
 

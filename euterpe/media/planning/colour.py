@@ -40,6 +40,8 @@ _BT2020_CL, _ICTCP = 10, 14
 # matrices `_BT2020_CL` and `_ICTCP` only with some transfers (`_is_readable`).
 _UNKNOWN_MATRICES, _ST_428_TRANSFER = frozenset({11, 13, 15, 16, 17}), 17
 _P3_PRIMARIES = frozenset({11, 12})
+# `zscale` cannot read HLG or the matrix `_FROM_PRIMARIES` with the primaries of XYZ.
+_XYZ_PRIMARIES, _FROM_PRIMARIES = 10, 12
 _TRANSFERS_OF_CL = frozenset({1, 6, 14, 15})
 _HD_LINES, _LINES_625 = 720, 576
 # JPEG has no tags: readers expect the matrix of BT.601 and the full range.
@@ -48,7 +50,10 @@ JPEG = PictureColour(1, 13, 5, full_range=True)
 WEBP = PictureColour(1, 13, 5)
 # If a source declares no peak, assume 1,000 nits, which is the peak of usual mastering displays and of HLG.
 _USUAL_PEAK_NITS, _WHITE_NITS, _MOST_NITS = 1000.0, 203.0, 10_000.0
-_RGB_FORMATS = ("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8")
+_RGB_FORMATS = (
+    *("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8"),
+    *("x2rgb", "x2bgr", "bayer"),
+)
 
 
 def given_colour(video: StreamInfo) -> PictureColour:
@@ -70,23 +75,32 @@ def given_colour(video: StreamInfo) -> PictureColour:
     return given
 
 
-def _given_colour(video: StreamInfo) -> PictureColour:
+def has_wrong_tags(video: StreamInfo) -> bool:
+    """Return whether an encode replaces a tag of the stream, so that a copy would keep a wrong tag."""
     found = video.colour
-    if found.matrix == _RGB or (video.pixel_format or "").startswith(_RGB_FORMATS):
+    return found.transfer == _BT1361 or (found.matrix == _RGB and _given_colour(video).matrix != _RGB)
+
+
+def _given_colour(video: StreamInfo) -> PictureColour:
+    found, pixels = video.colour, video.pixel_format or ""
+    # Some files have pictures in YUV and the matrix of RGB in their tags. This matrix is a missing tag then.
+    if pixels.startswith(_RGB_FORMATS) or (found.matrix == _RGB and not pixels):
         primaries, transfer = _or(found.primaries, 1, PRIMARIES), _or(found.transfer, 1, TRANSFERS)
         return PictureColour(primaries, transfer, _RGB, full_range=True)
     usual = _usual(video)
-    is_full = found.full_range or (video.pixel_format or "").startswith("yuvj")
+    is_full = found.full_range or pixels.startswith("yuvj")
     return PictureColour(
         _or(found.primaries, usual.primaries, PRIMARIES),
         _or(found.transfer, usual.transfer, TRANSFERS),
-        _or(found.matrix, usual.matrix, MATRICES),
+        usual.matrix if found.matrix == _RGB else _or(found.matrix, usual.matrix, MATRICES),
         full_range=bool(is_full),
     )
 
 
 def _is_readable(colour: PictureColour) -> bool:
-    """Return whether `zscale` knows the matrix and the transfer, or does not need to convert them."""
+    """Return whether `zscale` knows the colour, or does not need to convert it."""
+    if colour.primaries == _XYZ_PRIMARIES and (colour.transfer == _HLG or colour.matrix == _FROM_PRIMARIES):
+        return False
     if colour.matrix == _BT2020_CL:
         return colour.transfer in _TRANSFERS_OF_CL
     if colour.matrix == _ICTCP:

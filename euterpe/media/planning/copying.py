@@ -124,6 +124,7 @@ def _has_colours(wanted: Video, video: StreamInfo) -> bool:
         video.pixel_format in formats
         and video.profile in _PROFILES[wanted.codec]
         and not video.dolby_vision
+        and not colour.has_wrong_tags(video)
         and colour.output_colour(given, keeps_hdr=keeps_hdr) == given
     )
 

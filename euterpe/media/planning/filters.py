@@ -25,6 +25,15 @@ from euterpe.media.source.colour import MATRICES, PRIMARIES, TRANSFERS
 # Leave out a picture whose time is not after the time of the previous picture. With two pictures at one time,
 # the muxers of MP4 and of segments failed ("Non-monotonic DTS"). Screen recorders make such films.
 _LATER_PICTURES = "select='isnan(prev_selected_pts)+gt(pts,prev_selected_pts)'"
+# The filter `scale` fails for pictures with other matrices in their tags.
+_RGB, _SCALE_MATRICES = 0, frozenset({0, 1, 4, 5, 6, 7, 9})
+# So set a matrix that `scale` knows before it changes the size or the pixel format of such pictures. The
+# matrix of the values stays unchanged, because both sides of `scale` then have the same tag.
+_KNOWN_MATRIX = "setparams=colorspace=bt709,"
+# Pixel formats that `zscale` reads.
+_PLANAR = "|".join(
+    f"{kind}{depth}" for kind in ("yuv420p", "yuv422p", "yuv444p") for depth in ("", "10le", "12le", "16le")
+)
 _TURNS = {90: "transpose=clock", 180: "hflip,vflip", 270: "transpose=cclock"}
 # The tone curve is linear up to this share of the white level (203 nits), and compresses above it. An SDR
 # colour that was converted to HDR is therefore restored.
@@ -79,12 +88,15 @@ def _decoded(picture: Picture) -> str:
         return f"[{picture.input}:{picture.stream}]"
     places = range(picture.input, picture.input + joined.count)
     # Scale all pictures to one size, because some sources change their size, and `concat` would then fail.
-    same = f"setpts=PTS-STARTPTS,scale={joined.width}:{joined.height},setsar=1"
+    known = "" if picture.given.matrix == _RGB else _KNOWN_MATRIX
+    same = f"{known}setpts=PTS-STARTPTS,scale={joined.width}:{joined.height},setsar=1"
     parts = "".join(f"[{place}:{picture.stream}]{same}[j{place}];" for place in places)
     return f"{parts}{''.join(f'[j{place}]' for place in places)}concat=n={joined.count},"
 
 
 def _changes(picture: Picture, source: Input, largest: Scale) -> Iterator[str]:
+    if picture.given.matrix not in _SCALE_MATRICES:
+        yield f"{_KNOWN_MATRIX}scale,format={_PLANAR}"
     yield _LATER_PICTURES if picture.most_fps is None else _without_bursts(picture.most_fps)
     yield _times(picture)
     yield from _part(source)

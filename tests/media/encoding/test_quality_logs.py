@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.media.encoding.quality_logs import read_quality_logs
+from euterpe.media.encoding.quality_logs import count_pictures, read_quality_logs
 
 VMAF = "Frame,integer_adm2,vmaf,\n"
 PSNR = "n:{n} mse_avg:1.0 mse_y:1.0 psnr_avg:1.0 psnr_y:{score} psnr_u:9.0\n"
@@ -81,3 +81,16 @@ def test_a_hostile_log_is_a_problem_and_no_score(tmp_path: Path, text: str | byt
 def test_a_missing_log_is_a_problem(tmp_path: Path) -> None:
     (found,) = read_quality_logs([(str(tmp_path / "none"), "vmaf")])
     assert list(found) == ["problem"]
+
+
+def test_the_pictures_of_a_log_are_its_lines(tmp_path: Path) -> None:
+    log, empty = tmp_path / "log", tmp_path / "empty"
+    log.write_bytes(b"0, 1, 2\n" * 300_000 + b"the beginning of a line")
+    empty.touch()
+    assert count_pictures([str(log), str(empty), str(tmp_path / "none")]) == [300_000, 0, None]
+
+
+def test_a_log_of_more_than_77_hours_is_counted(tmp_path: Path) -> None:
+    """An earlier version counted at most 2^24 pictures, and refused longer films after their encode."""
+    (tmp_path / "log").write_bytes(b"\n" * ((1 << 24) + 1))
+    assert count_pictures([str(tmp_path / "log")]) == [(1 << 24) + 1]

@@ -17,6 +17,10 @@ from euterpe.media.encoding.output_folder import DiskUse
 from euterpe.media.encoding.renditions import PackagedOutput, Packager
 from euterpe.media.encoding.subtitles import Subtitles
 from euterpe.media.errors import MediaError
+from euterpe.media.packaging.fragments import read_fragment, read_layout, read_moof
+from euterpe.media.packaging.segment_files import opened
+from euterpe.media.packaging.segments import MOST_SAMPLES, read_track
+from euterpe.media.packaging.write_fragments import box, moof_box
 from euterpe.media.planning.planner import plan
 from euterpe.media.planning.tree import Plan, SegmentEncryption
 from euterpe.media.sandbox.sandbox import Sandbox
@@ -276,6 +280,34 @@ def test_a_segment_whose_sound_cannot_be_decoded_is_refused(
     assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
     path.write_bytes(whole)
     assert len(package(sandbox, (planned, tmp_path)).tracks) == 2
+
+
+def halve(init: Path, path: Path) -> None:
+    """Remove the second half of the samples of a segment, and of their entries in its boxes."""
+    _, track = read_track(str(init))
+    with opened(str(path)) as (fd, size):
+        layout = read_layout(fd, size)
+        short = os.pread(fd, layout.head_end, 0)
+        for moof, mdat in layout.fragments:
+            head = read_moof(fd, moof)
+            whole = read_fragment(head, moof, mdat, track.defaults, MOST_SAMPLES)
+            count = len(whole.sizes) // 2
+            columns = ("durations", "sizes", "flags", "shifts")
+            half = replace(whole, **{name: getattr(whole, name)[:count] for name in columns})
+            short += moof_box(head, moof, half) + box(b"mdat", os.pread(fd, sum(half.sizes), half.data_start))
+    path.write_bytes(short)
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("audio", "hls")])
+def test_a_sound_segment_that_ends_before_the_next_begins_is_refused(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str
+) -> None:
+    """An earlier version compared the decoded samples only with the boxes of the same segment."""
+    planned = encode_again(clips, sandbox, tmp_path, audio={"codec": codec}, video={"ladder": [64]})
+    halve(tmp_path / "both" / "audio_init.mp4", segment(tmp_path, 3, "audio"))
+    with pytest.raises(MediaError, match=r"audio_00003\.m4s: it ends at 4\.99. s, but") as refused:
+        package(sandbox, (planned, tmp_path))
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc", "vp9", "av1"])

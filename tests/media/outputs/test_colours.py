@@ -111,6 +111,21 @@ def test_colours_that_players_do_not_know_become_bt709(make: Make, sources: Sour
     assert max(differences(found, [(float(y), cb, cr) for y, cb, cr in wanted])) <= VALUE_TOLERANCE, found
 
 
+@pytest.mark.parametrize("pixels", ["nv12", "yuyv422"])
+def test_packed_pixels_of_a_rare_matrix_become_bt709(make: Make, sources: Sources, pixels: str) -> None:
+    """In an earlier version, ffmpeg converted such pixels with a filter that does not know the matrix."""
+    planar = lossless(sources, Colours(matrix=YCGCO))
+    filters = f"setparams=colorspace=bt709,format={pixels},setparams=colorspace=ycgco"
+    source = sources.get(
+        f"ycgco-{pixels}.mkv", lambda path: ffmpeg(f"-i {planar} -vf {filters} -c:v rawvideo {path}")
+    )
+    film = make([FILM | {"video": {"crf": 1}}], source) / "film.mp4"
+    assert colour_tags(film) == Colours()
+    wanted = [to_ycbcr(patch, Colours()) for patch in PATCHES]
+    found = patch_values(film)
+    assert max(differences(found, [(float(y), cb, cr) for y, cb, cr in wanted])) <= VALUE_TOLERANCE, found
+
+
 def test_a_poster_of_the_primaries_of_phones_becomes_bt709(make: Make, sources: Sources) -> None:
     """Readers assume BT.709 for JPEG, so without a conversion, a poster had too little colour."""
     poster = {"name": "poster", "type": "image", "at": ["0s"]}

@@ -10,7 +10,7 @@ from tests.media.outputs.deliveries import BOTH, FILM, SYNC_TOLERANCE_S, deliver
 from tests.media.outputs.product_path import Make
 from tests.media.outputs.test_stills import number_in, poster
 from tests.media.readers.media import frames
-from tests.media.readers.pictures import flashes, numbers
+from tests.media.readers.pictures import flashes, numbers, picture_times
 from tests.media.readers.sounds import beeps
 from tests.media.sources.cache import Sources, ffmpeg
 from tests.media.sources.flashes import flash_film
@@ -127,3 +127,27 @@ def test_the_same_part_has_the_same_bytes_twice(make: Make, sources: Sources) ->
     part = [{**FILM, "start": 1.0, "end": 3.0}]
     first, second = (make(part, shifted_flashes(sources, 500.0)) / "film.mp4" for _ in range(2))
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("codec", ["h264", "av1"])
+def test_a_fragmented_part_that_begins_in_a_gap_keeps_its_times(
+    make: Make, sources: Sources, codec: str
+) -> None:
+    """In an earlier version, ffmpeg wrote the index of the file before it knew the start of the picture.
+
+    The picture began at 0 then, and the output failed with `output_truncated`.
+    """
+    pictures = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=6 -f lavfi -i sine=440:duration=6"
+    kept = "lt(t,1)+gte(t,5)"
+    source = sources.get(
+        "gap-of-4-s.mkv",
+        lambda path: ffmpeg(f"{pictures} -vf \"select='{kept}'\" -fps_mode vfr -c:v ffv1 -c:a flac {path}"),
+    )
+    films = [
+        {"name": name, "type": "mp4", "start": 2.0, "fragmented": name == "parts", "video": {"codec": codec}}
+        for name in ("parts", "whole")
+    ]
+    folder = make(films, source)
+    wanted = [3 + number / 25 for number in range(25)]
+    for name in ("parts", "whole"):
+        assert picture_times(folder / f"{name}.mp4") == pytest.approx(wanted, abs=0.001)

@@ -10,10 +10,10 @@ import pytest
 from euterpe.domain.codecs import codecs_for
 from tests.media.outputs.deliveries import HLS
 from tests.media.outputs.product_path import Make
-from tests.media.readers.media import first_packet_seconds, packet_count
-from tests.media.readers.pictures import numbers
+from tests.media.readers.media import first_packet_seconds, opened, packet_count
+from tests.media.readers.pictures import numbers, picture_times
 from tests.media.readers.renditions import Rendition, hls_media, hls_variants
-from tests.media.sources.cache import Sources
+from tests.media.sources.cache import Sources, ffmpeg
 from tests.media.sources.flashes import flash_film, longer_sound
 from tests.media.sources.long_films import long_ntsc, scene_cuts
 from tests.media.sources.numbered import NTSC_FILM, constant
@@ -90,3 +90,41 @@ def test_segments_of_a_long_film_stay_on_the_grid(make: Make, sources: Sources) 
     assert all(
         0 <= start - starts[0] - 4 * place <= 1.01 * NTSC_PICTURE_S for place, start in enumerate(starts)
     )
+
+
+def packet_end(media: bytes) -> float:
+    """Return the greatest end of a packet. Players buffer a segment until this time."""
+    with opened(media) as container:
+        return max(
+            float((packet.pts + (packet.duration or 0)) * packet.time_base)
+            for packet in container.demux(video=0)
+            if packet.pts is not None and packet.time_base is not None
+        )
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("video", "hls")])
+@pytest.mark.parametrize("shown", [[*range(60), 338], [*range(30), 90, 91, 92, 200], [0, 75, 137, 138, 225]])
+def test_pictures_keep_their_times_after_gaps(
+    make: Make, sources: Sources, codec: str, shown: list[int]
+) -> None:
+    """In an earlier version, a segment after a gap began too early by the length of the gap.
+
+    If the last picture stood alone, the output failed with `output_truncated`.
+    """
+    kept = "+".join(f"eq(n,{number})" for number in shown)
+    pictures = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=14"
+    source = sources.get(
+        f"gaps-{len(shown)}.mkv",
+        lambda path: ffmpeg(f"{pictures} -vf \"select='{kept}'\" -fps_mode vfr -c:v ffv1 {path}"),
+    )
+    (rendition,) = hls_variants(
+        make([hls(codec, video={"codec": codec, "ladder": [64]})], source) / "hls/master.m3u8"
+    )
+    wanted = [number / 25 for number in shown]
+    assert picture_times(rendition.media) == pytest.approx(wanted, abs=0.001)
+    starts = keyframe_times(rendition)
+    lengths = [segment.seconds for segment in rendition.segments]
+    assert lengths[:-1] == pytest.approx([after - before for before, after in pairwise(starts)], abs=0.002)
+    if codec != "vp9":  # PyAV reads no long durations of VP9
+        ends = [packet_end(rendition.alone(place)) for place in range(len(starts) - 1)]
+        assert ends == pytest.approx(starts[1:], abs=0.001)

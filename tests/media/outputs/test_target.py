@@ -144,3 +144,15 @@ def test_a_search_that_fails_fails_the_job(sandbox: Sandbox, clips: Clips, tmp_p
     with pytest.raises(MediaError) as refused:
         made(sandbox, source, tmp_path / "out", film())
     assert refused.value.code == "source_damaged"
+
+
+@pytest.mark.parametrize("matrix", ["ycgco", "chroma-derived-nc", "gbr"])
+def test_a_matrix_that_the_filter_scale_does_not_know_has_a_target(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, matrix: str
+) -> None:
+    """In an earlier version, the search scaled pictures with the tags of the source, and failed."""
+    tags = f"setparams=colorspace={matrix}:color_primaries=bt709:color_trc=bt709:range=tv"
+    pictures = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=1"
+    source = clips.encoded(f"{matrix}.mkv", f"{pictures} -vf format=yuv420p,{tags} -c:v ffv1")
+    known = quality(made(sandbox, source, tmp_path, film()))
+    assert known["vmaf"] == pytest.approx(known["predicted_vmaf"], abs=1.0)

@@ -87,25 +87,28 @@ def test_the_playlist_has_no_init_segment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "picture_seconds", "durations"),
+    ("seconds", "segments", "durations"),
     [
-        (12.005, 12.0, [4, 4, 4.005]),
+        (12.005, 3, [4, 4, 4.005]),
         (12.005, None, [4, 4, 4.005]),
-        (13.999, 13.999, [4, 4, 5.999]),
-        (14.0, 14.0, [4, 4, 4, 2]),
-        (14.01, 13.99, [4, 4, 6.01]),  # the last picture segment is also appended to its predecessor
-        (17.0, 13.0, [4, 4, 4, 5]),  # the sound is much longer than the pictures
-        (1.0, 1.0, [1]),
-        (0.005, 0.0, [0.005]),
+        (13.999, None, [4, 4, 5.999]),
+        (14.0, None, [4, 4, 4, 2]),
+        (14.01, 3, [4, 4, 6.01]),  # the last picture segment is also appended to its predecessor
+        (14.0, 3, [4, 4, 6]),  # at 29.97 pictures per second, the last picture segment is shorter than 2 s
+        (13.999, 4, [4, 4, 4, 1.999]),
+        (17.0, 3, [4, 4, 4, 5]),  # the sound is much longer than the pictures
+        (6.0, 4, [4, 2]),  # after gaps without pictures, segments do not begin at multiples of 4 s
+        (1.0, 1, [1]),
+        (0.005, 1, [0.005]),
     ],
 )
 def test_the_last_segment_is_at_least_half_as_long_as_the_others(
-    seconds: float, picture_seconds: float | None, durations: list[float]
+    seconds: float, segments: int | None, durations: list[float]
 ) -> None:
     """In an earlier version, a film of 12 s with sound of 12.005 s had a last segment of 5 ms."""
     last = Cue(seconds - 0.005, seconds, "last")
     found = package_subtitles(
-        [last], name="subs", segment_seconds=4, duration_seconds=seconds, picture_seconds=picture_seconds
+        [last], name="subs", segment_seconds=4, duration_seconds=seconds, picture_segments=segments
     )
     assert [segment.duration / 1000 for segment in found.rendition.segments] == durations
     *others, end, _whole = (file.text for file in found.files)

@@ -89,7 +89,9 @@ _FILTER_WORDS = _words(
     "x y eval init format alpha straight yuv420 yuv420p10 yuva420p yuva420p10le yuva444p yuva444p10le "
     "delete type MASTERING_DISPLAY_METADATA CONTENT_LIGHT_LEVEL "
     "gbrap16le gbrp gray inplace aa pin tin min rin full limited map0s map0p map1s map1p map2s map2p map3s "
-    "map3p"
+    "map3p "
+    "yuv420p12le yuv420p16le yuv422p yuv422p10le yuv422p12le yuv422p16le yuv444p yuv444p10le yuv444p12le "
+    "yuv444p16le"
 )
 
 
@@ -118,8 +120,10 @@ def _fixed_words() -> frozenset[str]:
         "-",
         "webm",
         "ipod",
+        "setts=pts=PTS:dts=DTS:duration='if(eq(NEXT_DTS,NOPTS),DURATION,NEXT_DTS-DTS)'",
     }
-    words |= {"+frag_keyframe+empty_moov+default_base_moof", "mp3", "opus", "flac", "image2", "webp", "avif"}
+    words |= {"+frag_keyframe+empty_moov+delay_moov+default_base_moof"}
+    words |= {"mp3", "opus", "flac", "image2", "webp", "avif"}
     words |= {"{n}", "copy", "hvc1", "file", "webvtt", "forced", "0", "-bsf:s", "noise=drop=not(size-2)"}
     words |= {"gif", *CONTAINERS, *DEMUXER_OPTIONS.values(), *(f"-{name}" for name in _OPTIONS)}
     words |= {*PICTURE_DECODERS, *PICTURE_DECODERS.values()}

@@ -58,7 +58,7 @@ def test_the_range_is_that_of_the_tags_or_of_the_pixels() -> None:
     assert not given_colour(source()).full_range
 
 
-@pytest.mark.parametrize("pixels", ["rgb24", "gbrp", "bgra", "0rgb", "pal8"])
+@pytest.mark.parametrize("pixels", ["rgb24", "gbrp", "bgra", "0rgb", "pal8", "x2rgb10le", "bayer_rggb8"])
 def test_rgb_is_full_range_and_becomes_tagged_bt709(pixels: str) -> None:
     given = given_colour(source(480, pixels=pixels))
     assert given == PictureColour(1, 1, 0, full_range=True)
@@ -72,6 +72,16 @@ def test_rgb_keeps_its_primaries_and_its_transfer() -> None:
     assert not is_mapped(given, PictureColour(12, 13, 1))
 
 
+@pytest.mark.parametrize("pixels", ["yuv420p", "nv12", "gray"])
+def test_the_matrix_of_rgb_is_a_missing_tag_of_other_pictures(pixels: str) -> None:
+    """An earlier version read such pictures as RGB, and their encode failed."""
+    assert given_colour(source(480, Tags(1, 1, 0), pixels=pixels)) == BT709
+    assert given_colour(source(480, Tags(2, 2, 0), pixels=pixels)) == BT601
+    assert given_colour(source(480, Tags(9, 1, 0), pixels=pixels)) == PictureColour(9, 1, 9)
+    unknown = replace(source(480, Tags(1, 1, 0)), pixel_format=None)
+    assert given_colour(unknown) == PictureColour(1, 1, 0, full_range=True)
+
+
 @pytest.mark.parametrize(
     "tags",
     [
@@ -80,7 +90,7 @@ def test_rgb_keeps_its_primaries_and_its_transfer() -> None:
     ],
 )
 def test_rare_sdr_becomes_bt709(tags: Tags) -> None:
-    given = given_colour(source(tags=tags))
+    given = given_colour(source(tags=tags, pixels="yuv420p" if tags.matrix else "gbrp"))
     assert output_colour(given, keeps_hdr=False) == BT709
     assert is_mapped(given, BT709)
 
@@ -92,7 +102,13 @@ def test_a_matrix_that_no_filter_knows_is_refused(matrix: int) -> None:
     assert refused.value.code == "source_unsupported"
 
 
-@pytest.mark.parametrize("tags", [Tags(10, 17, 1), Tags(9, 16, 10), Tags(9, 1, 14), Tags(12, 16, 14)])
+@pytest.mark.parametrize(
+    "tags",
+    [
+        *(Tags(10, 17, 1), Tags(9, 16, 10), Tags(9, 1, 14), Tags(12, 16, 14)),
+        *(Tags(10, 1, 12), Tags(10, 16, 12), Tags(10, 18, 1), Tags(10, 18, 9)),
+    ],
+)
 def test_a_combination_that_no_filter_knows_is_refused(tags: Tags) -> None:
     with pytest.raises(MediaError) as refused:
         given_colour(source(tags=tags))
@@ -106,6 +122,7 @@ def test_a_combination_that_no_filter_knows_is_refused(tags: Tags) -> None:
         (Tags(22, 2, 2), PictureColour(22, 6, 5)),
         (Tags(77, 200, 99), BT709),
         (Tags(1, 12, 1), BT709),
+        (Tags(10, 16, 1), PictureColour(10, 16, 1)),
     ],
 )
 def test_rare_tags_imply_the_missing_ones(tags: Tags, colour: PictureColour) -> None:

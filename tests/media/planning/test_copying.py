@@ -68,6 +68,14 @@ def test_a_picture_that_lacks_what_was_asked_for_is_encoded(video: dict[str, Any
     assert copied(planned({**FILM, "video": {**AUTO, **video}})) == ["audio"]
 
 
+@pytest.mark.parametrize("tags", [Colour(1, 12, 1), Colour(1, 1, 0), Colour(6, 12, 6)])
+def test_a_picture_with_a_wrong_tag_is_not_copied_with_this_tag(tags: Colour) -> None:
+    """An encode replaces these tags, and a copy would keep them."""
+    assert copied(planned(FILM, facts=info(replace(VIDEO, colour=tags), AUDIO))) == ["audio"]
+    right = replace(tags, transfer=tags.primaries, matrix=tags.primaries)
+    assert copied(planned(FILM, facts=info(replace(VIDEO, colour=right), AUDIO))) == ["video", "audio"]
+
+
 @pytest.mark.parametrize("video", [{"height": 1080}, {"height": 2160}, {"bitrate_kbps": 4800}, {"fps": 25}])
 def test_a_picture_within_what_was_asked_for_is_copied(video: dict[str, Any]) -> None:
     assert copied(planned({**FILM, "video": {**AUTO, **video}})) == ["video", "audio"]
