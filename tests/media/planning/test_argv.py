@@ -163,7 +163,7 @@ def assert_no_foreign_text(
 
 
 def assert_only_filters(graph: str) -> None:
-    quoted = re.sub(r"'([^']*)'", lambda found: found[1].replace(",", " ").replace(":", " "), graph)
+    quoted = re.sub(r"'([^']*)'", lambda found: re.sub("[,:;]", " ", found[1]), graph)
     for chain in quoted.split(";"):
         unlabelled = re.sub(r"^(\[[a-z0-9:]+\])+|(\[[a-z0-9]+\])+$", "", chain)
         for step in filter(None, unlabelled.split(",")):
@@ -192,6 +192,16 @@ def test_the_filters_of_vmaf_use_only_words_of_closed_lists(seconds: float) -> N
     made = planned({**FILM, "audio": None, "measure": ["vmaf"]}, facts=long_film(seconds))
     for command in made.commands:
         assert_no_foreign_text(command.outputs, [], arguments(made, command, FFMPEG))
+
+
+def test_the_filters_of_a_late_picture_use_only_words_of_closed_lists() -> None:
+    """Black pictures are shown until the first picture."""
+    picture = replace(VIDEO, first_seconds=1.0, end_seconds=11.0, latest_seconds=10.96)
+    late = info(picture, replace(AUDIO, first_seconds=0.0, end_seconds=10.0))
+    made = planned({**FILM, "video": {"fps": 25}}, facts=late)
+    (command,) = made.commands
+    assert command.pictures[0].lead == 1.0
+    assert_no_foreign_text(command.outputs, [], arguments(made, command, FFMPEG))
 
 
 @given(spec_lists, media_infos())
