@@ -25,6 +25,7 @@ class RedisProxy:
         self._passes_on = False
         self._loop = asyncio.new_event_loop()
         self._connections: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self._listener = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
@@ -76,6 +77,7 @@ class RedisProxy:
         except OSError:
             writer.close()
             return
+        self._writers |= {commands, writer}
         ways = (self._commands(reader, commands), self._answers(answers, writer))
         tasks = [asyncio.ensure_future(way) for way in ways]
         try:
@@ -85,9 +87,9 @@ class RedisProxy:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             commands.close()
             writer.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _commands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while command := await reader.read(2**20):
@@ -104,6 +106,7 @@ class RedisProxy:
     async def _carry_out(self, command: bytes) -> None:
         """Send a command on a connection of its own, and wait for its answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._server.port)
+        self._writers.add(writer)
         writer.write(command)
         await reader.read(2**20)
         writer.close()
@@ -122,7 +125,14 @@ class RedisProxy:
 
     async def _end(self) -> None:
         self._listener.close()
-        await self._end_connections()
+        # A connection that was accepted a moment ago has a task that has not begun.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()  # `close` would wait for a peer that reads nothing
+        await asyncio.sleep(0)
 
     async def _end_connections(self) -> None:
         connections = list(self._connections)
