@@ -219,10 +219,10 @@ def test_retention_is_that_of_the_producer(scene: Scene) -> None:
     succeed(scene.store, claim(scene.store))
     producer.wait_for("completed", removed)
     assert producer.job(removed) is None
-    kept = [producer.add(DATA, removeOnComplete={"count": 1}) for _ in range(2)]
-    for job_id in kept:
+    for _ in range(2):
+        kept = producer.add(DATA, removeOnComplete={"count": 1})
         succeed(scene.store, claim(scene.store))
-        producer.wait_for("completed", job_id)
+        producer.wait_for("completed", kept)
     failed = producer.add(DATA, removeOnFail=True)
     fail(scene.store, claim(scene.store), NOT_MEDIA)
     producer.wait_for("failed", failed)
