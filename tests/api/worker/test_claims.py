@@ -254,6 +254,7 @@ def test_a_revoked_key_is_refused_within_two_seconds(store: Store, worker: Contr
 def test_a_key_that_is_revoked_during_a_claim_gets_no_job(
     store: Store, served: Served, worker: ContractWorker
 ) -> None:
+    worker.claim(max_wait_ms=0)  # now the key is in the cache, so the next claim waits
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(worker.call, "claim", streams=["default"], max_wait_ms=30_000)
         store.requesters.disable(worker.id)
