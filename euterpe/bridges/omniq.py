@@ -301,7 +301,7 @@ class OmniqAdapter:
 
 @dataclass
 class _Taken:
-    """What a thread has taken. `is_interrupted` is true if an error has ended the take before its limit."""
+    """The jobs that a thread has taken. `is_interrupted` is True if an error ended the take early."""
 
     jobs: list[ForeignJob] = field(default_factory=list)
     is_paused: bool = False

@@ -90,7 +90,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Best:
-    """Of the next `count` pictures, the picture that is most similar to all other pictures."""
+    """The picture among the next `count` pictures that is most similar to all of them."""
 
     kind: Literal["best"]
     count: int
