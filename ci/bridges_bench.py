@@ -7,20 +7,12 @@ jobs, to check the benchmark itself.
 from __future__ import annotations
 
 import os
-import resource
-import shutil
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.bench_parts import Bench, Part
 from ci.bridges_parts import bullmq_bridge, gateway, native_queue, omniq_bridge, streams_bridge
-from ci.figure_tables import section
-from ci.queue_bench import Databases
-from ci.report import machine, versions
-from euterpe.bench.figures import Figure
 
 _PAGE = Path("docs/benchmarks-bridges.md")
 _PACKAGES = ("euterpe-transcode", "SQLAlchemy", "redis")
@@ -50,14 +42,7 @@ WHOLE = Sizes(jobs=2_000, latencies=100, clients=500, seconds=10, native_jobs=40
 QUICK = Sizes(jobs=50, latencies=3, clients=20, seconds=1, native_jobs=16, rounds=1)
 
 
-@dataclass(frozen=True)
-class Part:
-    title: str
-    method: str
-    measure: Callable[[Databases, Sizes], Sequence[Figure]]
-
-
-PARTS: Mapping[str, Part] = {
+PARTS: Mapping[str, Part[Sizes]] = {
     "bullmq": Part(
         "The bridge to BullMQ",
         "The bridge holds up to 100 jobs, and BullMQ's own worker in Node has a concurrency of 100. All jobs "
@@ -92,36 +77,8 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def main() -> None:
-    words = sys.argv[1:]
-    sizes = QUICK if "--quick" in words else WHOLE
-    names = [word for word in words if word != "--quick"] or list(PARTS)
-    if unknown := set(names) - PARTS.keys():
-        sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    found: dict[str, list[str]] = {}
-    _open_as_many_files_as_allowed()
-    folder = Path(tempfile.mkdtemp(prefix="euterpe-bench-"))
-    databases = Databases(folder)
-    try:
-        for name in names:
-            began, part = time.perf_counter(), PARTS[name]
-            found[name] = section(part.title, part.method, part.measure(databases, sizes))
-            print("\n".join(found[name]))  # noqa: T201
-            print(f"({name}: {time.perf_counter() - began:.0f} s)\n", flush=True)  # noqa: T201
-    finally:
-        databases.stop()
-        shutil.rmtree(folder)
-    if found.keys() == PARTS.keys() and sizes is WHOLE:
-        head = _HEAD.format(machine=machine(), versions=versions(_PACKAGES))
-        _PAGE.write_text("\n".join([head, *(line for name in PARTS for line in found[name])]))
-
-
-def _open_as_many_files_as_allowed() -> None:
-    """Raise the soft limit on open files, because each SSE client has a connection."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
+BENCH = Bench(_PAGE, _HEAD, _PACKAGES, PARTS, whole=WHOLE, quick=QUICK)
 
 if __name__ == "__main__":
     os.environ.pop("EUTERPE_DATABASE_URL", None)
-    main()
+    BENCH.main()
