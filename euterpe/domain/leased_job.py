@@ -12,6 +12,8 @@ from typing import Any, Literal
 from euterpe.domain.errors import EuterpeError
 
 RefreshReason = Literal["forbidden", "expiring"]
+# The largest number of warnings of a job. 20 outputs of a source with 32 streams could have 640.
+MAX_WARNINGS = 100
 
 
 class Unavailable(EuterpeError):

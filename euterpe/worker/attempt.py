@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, assert_never
 import structlog
 
 from euterpe.domain.error_codes import RetryClass
-from euterpe.domain.leased_job import End, StaleClaim, Unavailable
+from euterpe.domain.leased_job import MAX_WARNINGS, End, StaleClaim, Unavailable
 from euterpe.domain.retry import JobError
 from euterpe.domain.spec import JobSpec, resolve_outputs
 from euterpe.domain.states import JobStatus
@@ -45,8 +45,6 @@ _FETCHED, _ENCODED = 5.0, 95.0
 # cost too many system calls.
 _CHECK_EVERY_BYTES = 16 * 1024 * 1024
 _FINAL = frozenset({RetryClass.PERMANENT, RetryClass.UNRECOVERABLE})
-# 20 outputs of a source with 32 streams could have 640 warnings.
-_MOST_WARNINGS = 100
 
 
 class Attempt:
@@ -287,7 +285,7 @@ def _documents(warnings: Sequence[PlanWarning]) -> list[dict[str, Any]]:
     If there are too many warnings, the last one says how many are left out.
     """
     ordered = sorted(warnings, key=lambda warning: warning.code not in ("output_failed", "output_skipped"))
-    if (left := len(ordered) - _MOST_WARNINGS) > 0:
+    if (left := len(ordered) - MAX_WARNINGS) > 0:
         more = PlanWarning("more_warnings", None, f"{left + 1} more warnings are not listed")
-        ordered = [*ordered[: _MOST_WARNINGS - 1], more]
+        ordered = [*ordered[: MAX_WARNINGS - 1], more]
     return [asdict(warning) for warning in ordered]

@@ -22,8 +22,9 @@ from euterpe.api.worker.schema_parts import (
     worker_fields,
 )
 from euterpe.domain.json_schema import Schema
+from euterpe.domain.leased_job import MAX_WARNINGS
 from euterpe.domain.states import JobStatus
-from euterpe.store.checks import WEEK_MS
+from euterpe.store.queue.attempt_answers import LONGEST_RELEASE_MS
 
 _LATEST_ETA = 10**9 - 1
 
@@ -92,7 +93,9 @@ def _beats() -> dict[str, Schema]:
             **lease_fields(),
             status=about("The status.", "processing", type="string", enum=list(STATUSES)),
             source_info=maybe("The facts of the source.", {"duration_seconds": 12.5}, "object"),
-            warnings=maybe("What the outputs will lack.", [], "array", items={"type": "object"}),
+            warnings=maybe(
+                "What the outputs will lack.", [], "array", items={"type": "object"}, maxItems=MAX_WARNINGS
+            ),
             progress=maybe("The progress in percent.", 42.5, "number", **percent),
         ),
         "WorkerAdvanced": object_of(
@@ -167,7 +170,7 @@ def _ends() -> dict[str, Schema]:
                 **worker_fields(),
                 **{name: maybe_of(node) for name, node in lease_fields().items()},
                 claim_id=maybe_text("Release all jobs of this claim.", CLAIM_ID, LONGEST_CLAIM_ID),
-                delay_ms=maybe("The pause of the job.", 0, "integer", minimum=0, maximum=WEEK_MS),
+                delay_ms=maybe("The pause of the job.", 0, "integer", minimum=0, maximum=LONGEST_RELEASE_MS),
                 reason={
                     "anyOf": [ref("WorkerReason"), {"type": "null"}],
                     "description": "The reason, if the worker is at fault.",

@@ -16,11 +16,11 @@ from euterpe.api.worker.reported_errors import job_error
 from euterpe.api.worker.service import RemoteWorkers
 from euterpe.control.lease_tokens import InvalidLeaseToken
 from euterpe.control.reported_attempts import AttemptRefused
-from euterpe.domain.leased_job import ProgressFigures
+from euterpe.domain.leased_job import MAX_WARNINGS, ProgressFigures
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.domain.units import iso
-from euterpe.store.checks import REPORTED_LIMIT, WEEK_MS
-from euterpe.store.queue.attempt_answers import EndAnswer
+from euterpe.store.checks import REPORTED_LIMIT
+from euterpe.store.queue.attempt_answers import LONGEST_RELEASE_MS, EndAnswer
 from euterpe.store.queue.inbox import ExtendedLease
 
 MAX_LEASES = 1_000
@@ -93,7 +93,7 @@ class ReportEndpoints:
         status = JobStatus(fields.one_of("status", STATUSES))
         values = {
             "source_info": fields.mapping("source_info"),
-            "warnings": fields.mappings("warnings", _MOST_LISTED),
+            "warnings": fields.mappings("warnings", MAX_WARNINGS),
             "progress": fields.number("progress", 0, 100),
         }
         fields.check()
@@ -114,7 +114,7 @@ class ReportEndpoints:
         known = {
             "timings": result.mapping("timings"),
             "source_info": result.mapping("source_info"),
-            "warnings": result.mappings("warnings", _MOST_LISTED),
+            "warnings": result.mappings("warnings", MAX_WARNINGS),
             "result": result.others(*_RESULT_FIELDS) or None,
         }
         fields.check()
@@ -142,7 +142,7 @@ class ReportEndpoints:
         _check_lease(fields)
         proof = call.proof() if has_job else None
         reason = job_error(fields.inner("reason"), RequestFields({})) if fields.has("reason") else None
-        delay_ms = fields.whole("delay_ms", 0, 0, WEEK_MS) if fields.has("delay_ms") else None
+        delay_ms = fields.whole("delay_ms", 0, 0, LONGEST_RELEASE_MS) if fields.has("delay_ms") else None
         timings = fields.mapping("timings")
         fields.check()
         if proof is None:

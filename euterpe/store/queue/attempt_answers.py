@@ -14,12 +14,14 @@ import sqlalchemy as sa
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.domain.text import to_storable
-from euterpe.store.checks import WEEK_MS, check_count, check_documents, check_reported_fields
+from euterpe.store.checks import check_count, check_documents, check_reported_fields
 from euterpe.store.engine.batch_rows import TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, pruned_jobs
 
 # The limit on the bytes of a worker's stack trace. The middle of a longer stack trace is left out.
 MAX_STACK = 16 * 1024
+# The longest pause that a worker may ask for when it releases a job. A longer pause would park the job.
+LONGEST_RELEASE_MS = 3_600_000
 
 
 class AttemptKey(NamedTuple):
@@ -92,7 +94,7 @@ class ReleasedAttempt:
     def __post_init__(self) -> None:
         check_documents({"timings": self.timings})
         if self.delay_ms is not None:
-            check_count(self.delay_ms, "delay_ms", 0, WEEK_MS)
+            check_count(self.delay_ms, "delay_ms", 0, LONGEST_RELEASE_MS)
 
 
 AttemptEnd = Completion | FailedAttempt | ReleasedAttempt
