@@ -89,18 +89,20 @@ class Jobs:
     def is_rival(self, job_id: str, claim_version: int, other_id: str) -> bool | None:
         """Return whether job `other_id` is unfinished, or succeeded after this attempt of `job_id` began.
 
-        Return None if there is no job `other_id`. Raise `Conflict` if the attempt is not stored any more.
+        Return None if there is no job `other_id`. Raise `Conflict` if the attempt has ended.
         """
         attempt, other = job_attempts.c, inbox_jobs.c
         began = sa.select(attempt.started_at).where(
-            attempt.job_id == job_id, attempt.claim_version == claim_version
+            attempt.job_id == job_id,
+            attempt.claim_version == claim_version,
+            attempt.ended_at.is_(None),
         )
         rival = sa.select(other.status, other.finished_at).where(other.job_id == other_id)
         with self._database.snapshot() as connection:
             started_at = connection.execute(began).scalar_one_or_none()
             found = connection.execute(rival).one_or_none()
         if started_at is None:
-            raise Conflict(f"job {job_id} has no attempt with claim version {claim_version}")
+            raise Conflict(f"job {job_id} has no running attempt with claim version {claim_version}")
         if found is None:
             return None
         if found.status not in FINISHED:

@@ -70,3 +70,11 @@ def test_an_attempt_that_is_not_stored_any_more_is_a_lost_lease(store: Store) ->
     job = claim_one(store)
     with pytest.raises(Conflict):
         store.jobs.is_rival(job.job_id, job.claim_version + 1, job.job_id)
+
+
+def test_an_attempt_that_has_ended_learns_nothing_of_other_jobs(store: Store, other: ClaimedJob) -> None:
+    enqueue(store)
+    ours = claim_one(store)
+    advance(store, ours, until=JobStatus.SUCCEEDED)
+    with pytest.raises(Conflict):
+        is_rival(store, ours, other)
