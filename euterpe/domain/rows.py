@@ -45,6 +45,7 @@ class JobRow(JobFields):
     started_at: int | None
     finished_at: int | None
     rank: int | None
+    hold_until: int | None  # no heartbeat extends the lease after this time
 
     @property
     def error_code(self) -> str | None:

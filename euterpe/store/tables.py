@@ -78,6 +78,7 @@ inbox_jobs = Table(
     Column("hls_key_dek_wrapped", LargeBinary),
     Column("hls_key_kek_id", Text),
     Column("hls_key_encryption_version", BigInteger),
+    Column("hold_until", BigInteger),
 )
 
 job_attempts = Table(

@@ -22,7 +22,7 @@ from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_ids
 from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, EventContext, context_of
 from euterpe.store.queue.fairness.job_picker import JobPicker
-from euterpe.store.queue.job_transitions import JobTransitions
+from euterpe.store.queue.job_transitions import END_GRACE_MS, JobTransitions
 from euterpe.store.queue.leases import Extension, Holding
 from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.tables import inbox_jobs, job_attempts
@@ -302,8 +302,15 @@ def _claim_of(row: AnyRow, request: ClaimRequest, attempt_id: str, *, owners_dif
         context=context_of(row),
         attempt_id=attempt_id,
         claim_id=request.claim_id,
+        hold_ms=_hold_ms(row.spec),
         owners_differ=owners_differ,
     )
+
+
+def _hold_ms(spec: Json) -> int | None:
+    """Return how long a worker may hold a job, or None if the spec is of a release with another timeout."""
+    timeout_s = spec.get("timeout_seconds")
+    return int(timeout_s * 1_000) + END_GRACE_MS if isinstance(timeout_s, int | float) else None
 
 
 def _newly_claimed(row: AnyRow, request: ClaimRequest, claim: Transition, written: AnyRow) -> ClaimedJob:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.events import event_type, is_wanted
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, check_job_transition
-from euterpe.store.engine.batch_rows import REAL, AnyRow, Rows, as_parameter
+from euterpe.store.engine.batch_rows import INTEGER, REAL, AnyRow, Rows, as_parameter
 from euterpe.store.engine.bulk_insert import BulkInsert
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_ids
@@ -23,6 +23,9 @@ from euterpe.store.queue.transition import Shape, Transition
 from euterpe.store.tables import inbox_jobs, job_attempts, json_document
 
 _job = inbox_jobs.c
+# The time that a worker has to end an attempt after the timeout of the job, or after a cancel was requested.
+# Our worker treats an attempt as hung 60 s after the timeout.
+END_GRACE_MS = 120_000
 
 
 class JobTransitions:
@@ -39,6 +42,7 @@ class JobTransitions:
                 "source_info": json_document,
                 "warnings": json_document,
                 "last_error": json_document,
+                "hold_ms": INTEGER,
             },
             columns=lambda shape, rows: _job_columns(shape, rows, database.now),
             returning=(
@@ -54,6 +58,11 @@ class JobTransitions:
                 _job.lease_expires_at,
                 _job.cancel_requested_at,
                 _job.credential_version,
+            ),
+            # Without these limits, a worker that only sends heartbeats would hold its job for ever.
+            extendable=(
+                sa.func.coalesce(_job.hold_until, database.now) - database.now >= 0,
+                sa.func.coalesce(_job.cancel_requested_at + END_GRACE_MS, database.now) - database.now >= 0,
             ),
         )
         self.admission = Admission(database, shares)
@@ -128,7 +137,9 @@ def _ends_attempt(transition: Transition) -> bool:
 
 def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, object]:
     columns: dict[str, object] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
-    if rows is not None:
+    if shape.attempts > 0:
+        columns["hold_until"] = sa.null() if rows is None else now + rows["hold_ms"]
+    elif rows is not None:
         columns["progress"] = sa.func.coalesce(rows["progress"], _job.progress)
         for name in ("outputs", "source_info", "warnings", "last_error"):
             columns[name] = sa.func.coalesce(rows[name], inbox_jobs.c[name])

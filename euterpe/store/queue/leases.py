@@ -67,7 +67,8 @@ class LeasedTable:
     `check` raises an error for a forbidden transition. `order` is the order in which rows are claimed.
     `value_types` maps each key of a transition's `values` to its SQL type, and `columns` computes the stored
     columns from these values. `write` returns the columns `returning`; `heartbeat` returns the key and the
-    columns `heartbeat_returning`. `leased_index` is the name of the partial index of the leased rows.
+    columns `heartbeat_returning`. `leased_index` is the name of the partial index of the leased rows. A
+    heartbeat extends only the leases of the rows for which all conditions `extendable` hold.
     """
 
     def __init__(
@@ -82,12 +83,13 @@ class LeasedTable:
         returning: Sequence[AnyColumn],
         leased_index: str,
         heartbeat_returning: Sequence[AnyColumn] = (),
+        extendable: Sequence[sa.ColumnElement[bool]] = (),
     ) -> None:
         self._database, self.table, self._check = database, table, check
         (self.key,) = table.primary_key.columns
         self._order, self._returning, self._leased_index = order, returning, leased_index
         self._value_types, self._columns = value_types, columns
-        self._heartbeat_returning = (self.key, *heartbeat_returning)
+        self._heartbeat_returning, self._extendable = (self.key, *heartbeat_returning), extendable
         self._updates: dict[tuple[Shape, bool], sa.Executable] = {}
         self._beat = self._beat_statement()
         self._lock = self._lock_statement()
@@ -145,7 +147,7 @@ class LeasedTable:
     def heartbeat(
         self, connection: sa.Connection, extensions: Iterable[Extension], *, revive: bool = False
     ) -> Sequence[AnyRow]:
-        """Extend every lease that is still held and has not expired; return the rows of these leases.
+        """Extend every lease that is still held, has not expired and may be extended; return these rows.
 
         With `revive`, also extend a lease that has expired but was not swept: its version is still the same,
         so it still has no other owner.
@@ -192,7 +194,7 @@ class LeasedTable:
             values["claim_version"] = columns.claim_version + 1
         if shape.attempts:
             values["attempt_count"] = columns.attempt_count + shape.attempts
-        if has_values:
+        if has_values and not shape.is_leased:
             values["available_at"] = sa.func.coalesce(now + rows["delay_ms"], columns.available_at)
         return (
             sa.update(self.table)
@@ -226,6 +228,7 @@ class LeasedTable:
                 # whose lease has not expired, and would scan the table for them instead of finding the rows
                 # by their key.
                 columns.lease_expires_at - now + late_ms >= 0,
+                *self._extendable,
             )
             .returning(*self._heartbeat_returning)
         )

@@ -82,11 +82,13 @@ class Transition(NamedTuple):
         context: EventContext | None = None,
         attempt_id: str | None = None,
         claim_id: str | None = None,
+        hold_ms: int | None = None,
         owners_differ: bool = False,
     ) -> Self:
         """Return a claim: the row gets an owner, a lease and a new version, and an attempt is counted.
 
-        A claim of a job needs `attempt_id`. Set `owners_differ` if the batch has claims of several workers.
+        A claim of a job needs `attempt_id`. No heartbeat extends the lease of a job after `hold_ms`. Set
+        `owners_differ` if the batch has claims of several workers.
         """
         owner = (Lane.LEASED, worker_id, lease_ms)
         return cls(
@@ -95,6 +97,7 @@ class Transition(NamedTuple):
             *owner,
             raises_version=True,
             attempts=1,
+            values=NOTHING if hold_ms is None else {"hold_ms": hold_ms},
             context=context,
             owners_differ=owners_differ,
             attempt_id=attempt_id,

@@ -12,8 +12,9 @@ from euterpe.domain.leased_job import ProgressFigures
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.store.queue.attempt_answers import AttemptKey, ReportRefusal
 from euterpe.store.queue.attempt_reports import Advanced, ReportedHeartbeat, ReportedStatus
-from euterpe.store.queue.claims import ClaimedJob
+from euterpe.store.queue.claims import ClaimedJob, ClaimRequest
 from euterpe.store.queue.inbox import ExtendedLease
+from euterpe.store.queue.job_transitions import END_GRACE_MS
 from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.store.attempts import check_path, claim_as, completion, key_of
@@ -77,6 +78,47 @@ def test_a_heartbeat_does_not_revive_what_was_swept(store: Store, clock: Settabl
             ReportRefusal.LEASE_LOST
         ]
         assert store.jobs.get(job_id) == before, "fenced-writes"
+
+
+def test_no_heartbeat_holds_a_job_long_after_its_timeout(store: Store, clock: SettableClock) -> None:
+    """Otherwise, a worker that hangs but still sends heartbeats would hold its job for ever."""
+    (job_id,) = enqueue(store, spec={**SPEC, "timeout_seconds": 600})
+    for attempt in range(1, 3):
+        job = claim_as(store)
+        clock.advance(600_000 + END_GRACE_MS)
+        assert isinstance(store.attempt_reports.heartbeat([beat(job)])[0], ExtendedLease)
+        clock.advance(1)
+        assert store.attempt_reports.heartbeat([beat(job)]) == [ReportRefusal.LEASE_LOST]
+        assert store.inbox.heartbeat([job], revive=True).held == frozenset(), "the same for local workers"
+        clock.advance(60_000)
+        store.inbox.sweep()
+        assert store.jobs.get(job_id).status == JobStatus.QUEUED
+        assert store.jobs.get(job_id).attempt_count == attempt
+        clock.advance(3_600_000)
+        store.inbox.sweep()
+
+
+def test_no_heartbeat_holds_a_job_long_after_a_cancel(store: Store, clock: SettableClock) -> None:
+    (job_id,) = enqueue(store)
+    job = claim_as(store)
+    store.control.cancel(job_id)
+    for _ in range(2):
+        clock.advance(END_GRACE_MS // 2)
+        assert isinstance(store.attempt_reports.heartbeat([beat(job)])[0], ExtendedLease)
+        store.control.cancel(job_id)  # a second request does not give the worker more time
+    clock.advance(1)
+    assert store.attempt_reports.heartbeat([beat(job)]) == [ReportRefusal.LEASE_LOST]
+    clock.advance(60_000)
+    store.inbox.sweep()
+    assert check_path(store, job_id)[-1] == JobStatus.FAILED
+
+
+def test_a_repeated_claim_does_not_hold_a_job_longer(store: Store, clock: SettableClock) -> None:
+    enqueue(store, spec={**SPEC, "timeout_seconds": 600})
+    claim_as(store, claim_id="c1", lease_ms=3_600_000)
+    clock.advance(600_001 + END_GRACE_MS)
+    (repeated,) = store.inbox.claim_for([ClaimRequest("w1", 1, claim_id="c1")])
+    assert repeated.jobs == []
 
 
 def test_a_heartbeat_after_the_end_holds_nothing(store: Store) -> None:
