@@ -1,5 +1,6 @@
 """`euterpe keys`: list the KEKs of the key ring and rotate them (add, activate, rewrap, retire)."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +12,14 @@ from rich.progress import Progress as ProgressBar
 from euterpe.cli.commands import AsJson, command, group, opened
 from euterpe.cli.output import json_document, out, table
 from euterpe.crypto import keyfile
-from euterpe.settings import load
+from euterpe.crypto.envelope import storage_profile_context
+from euterpe.crypto.sealed_text import seal_text
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.settings import FILE, load
 from euterpe.store.errors import Conflict
 from euterpe.store.secrets.rewrap import RewrapProgress
 from euterpe.wiring.database import key_provider, open_store, ring_file, self_tested_key_provider
+from euterpe.wiring.storage_profiles import kek_ids_of_sealed_fields
 
 app = group(
     "The keys that encrypt stored secrets. To rotate: add a key, activate it, rewrap, retire the old one. "
@@ -101,6 +106,22 @@ def rewrap(as_json: AsJson = False) -> None:
     out(f"{done.moved} secrets were rewrapped under {ring.active_id}")
 
 
+@command(app, "seal", example="euterpe keys seal main secret_access_key < secret.txt")
+def seal(
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The storage profile, such as main.")],
+    field: Annotated[str, typer.Argument(metavar="FIELD", help="The field, such as secret_access_key.")],
+) -> None:
+    """Encrypt a secret of a storage profile for `euterpe.toml`. Read the secret from stdin.
+
+    The text can be used only in this field of this profile. A line break at the end of stdin is left out.
+    """
+    secret = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    if not secret:
+        raise InvalidSpec((FieldError(("stdin",), "must contain the secret"),))
+    keys = self_tested_key_provider(load())
+    out(f'{field}_sealed = "{seal_text(secret, storage_profile_context(profile, field), keys)}"')
+
+
 @command(app, "retire", example="euterpe keys retire 2029-06")
 def retire(kek_id: Kek) -> None:
     """Remove a key that no longer wraps a secret.
@@ -108,6 +129,8 @@ def retire(kek_id: Kek) -> None:
     Keep a copy, because backups of the database may need it.
     """
     path = _file_to_change()
+    if kek_id in kek_ids_of_sealed_fields(load()):
+        raise Conflict(f"key {kek_id} still encrypts a field of {FILE}: run `euterpe keys seal` again")
     with opened() as store:
         wraps = store.rewrap.in_use().get(kek_id, 0)
     if wraps:

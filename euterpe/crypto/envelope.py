@@ -82,6 +82,10 @@ def service_secret_context(secret_id: str) -> Context:
     return Context(b"euterpe-serv-v1\0", {"secret_id": secret_id, "of": "service"})
 
 
+def storage_profile_context(profile: str, field: str) -> Context:
+    return Context(b"euterpe-prof-v1\0", {"profile": profile, "field": field, "of": "storage profile"})
+
+
 def seal(
     plaintext: bytes, context: Context, keys: KeyProvider, *, random: Callable[[int], bytes] = os.urandom
 ) -> Sealed:

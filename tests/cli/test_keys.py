@@ -1,3 +1,4 @@
+import io
 import json
 import stat
 from collections.abc import Iterator
@@ -6,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from euterpe.cli.commands import opened
-from tests.cli.command_runner import Cli, submit
+from euterpe.settings import load
+from euterpe.wiring.storage_profiles import load_storage_profiles
+from tests.cli.command_runner import CANARY, Cli, submit
 from tests.store.jobs import claim_one
 from tests.vault_server import VaultServer, errors
 
@@ -204,3 +207,31 @@ def test_an_outage_of_vault_ends_a_command_with_one_line(
     assert "with 403" in installed.fails("keys", "rewrap")
     assert "with 403" in installed.fails("requester", "create", "archive")
     assert [row["name"] for row in installed.json("requester", "list")] == ["newsroom"], "this needs no key"
+
+
+def test_a_sealed_secret_works_in_the_file_and_keeps_its_key(
+    installed: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{CANARY}\n"))
+    line = installed.ok("keys", "seal", "main", "secret_access_key").out
+    assert line.startswith('secret_access_key_sealed = "eus1.')
+    assert CANARY not in line
+    Path("euterpe.toml").write_text(
+        f'[storage.main]\ntype = "s3"\naccess_key_id = "AKIA"\n{line}requesters = ["newsroom"]\n'
+    )
+    credentials = load_storage_profiles(load())["main"].credentials
+    assert credentials.type == "s3"
+    assert credentials.secret_access_key.get_secret_value() == CANARY
+    details = {finding["check"]: finding for finding in installed.json("doctor")}
+    assert details["storage profiles"]["ok"]
+    (old,) = keks(installed)
+    installed.ok("keys", "add", "--id", "new")
+    installed.ok("keys", "activate", "new")
+    assert "still encrypts a field of euterpe.toml" in installed.fails("keys", "retire", old)
+    Path("euterpe.toml").unlink()
+    installed.ok("keys", "retire", old)
+
+
+def test_sealing_needs_a_secret(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    assert "stdin: must contain the secret" in installed.fails("keys", "seal", "main", "access_token", code=2)

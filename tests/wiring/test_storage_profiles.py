@@ -1,11 +1,18 @@
 """The tables `[storage.NAME]`: they are read at the start, and one message names all errors."""
 
+import json
+import os
+import re
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
+from euterpe.crypto.envelope import storage_profile_context
+from euterpe.crypto.local_key_ring import LocalKeyRing, load_value
+from euterpe.crypto.sealed_text import seal_text
 from euterpe.settings import SettingsError, load
-from euterpe.wiring.storage_profiles import load_storage_profiles
+from euterpe.wiring.storage_profiles import kek_ids_of_sealed_fields, load_storage_profiles
 
 ENVIRON = {"MAIN_KEY": "AKIA", "MAIN_SECRET": "s3cret", "EMPTY": ""}
 MAIN = """
@@ -78,3 +85,60 @@ def test_the_environment_has_no_profiles(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("EUTERPE_STORAGE", '{"main": {}}')
     with pytest.raises(SettingsError, match=r"EUTERPE_STORAGE must be a table in euterpe\.toml"):
         load()
+
+
+# -- sealed fields
+
+
+@pytest.fixture
+def ring(monkeypatch: pytest.MonkeyPatch) -> LocalKeyRing:
+    return ring_of(monkeypatch, "k1")
+
+
+def ring_of(monkeypatch: pytest.MonkeyPatch, kek_id: str) -> LocalKeyRing:
+    """Use a new key ring in the settings."""
+    text = json.dumps({"active": kek_id, "keys": {kek_id: b64encode(os.urandom(32)).decode()}})
+    monkeypatch.setenv("EUTERPE_KEKS", text)
+    return load_value(text)
+
+
+def sealed(ring: LocalKeyRing, profile: str = "main", field: str = "secret_access_key") -> str:
+    text = seal_text("s3cret", storage_profile_context(profile, field), ring)
+    return MAIN.replace('secret_access_key_env = "MAIN_SECRET"', f'secret_access_key_sealed = "{text}"')
+
+
+def test_a_sealed_field_is_opened_with_the_key_ring(ring: LocalKeyRing) -> None:
+    Path("euterpe.toml").write_text(sealed(ring))
+    assert "s3cret" not in Path("euterpe.toml").read_text()
+    main = load_storage_profiles(load(), ENVIRON)["main"]
+    assert main.credentials.type == "s3"
+    assert main.credentials.secret_access_key.get_secret_value() == "s3cret"
+    assert kek_ids_of_sealed_fields(load()) == {"k1"}
+
+
+@pytest.mark.parametrize("place", [("other", "secret_access_key"), ("main", "access_key_id")])
+def test_a_sealed_text_is_valid_in_its_own_field_only(ring: LocalKeyRing, place: tuple[str, str]) -> None:
+    assert problems(sealed(ring, *place)) == [
+        "storage.main: secret_access_key_sealed must be a text that `euterpe keys seal` printed for this "
+        "field"
+    ]
+
+
+@pytest.mark.parametrize("text", ["s3cret", "eus1.k1", "eus1.k1.?.?", "eus1.k1..", "eus2.k1.AAAA.AAAA"])
+def test_a_malformed_sealed_text_is_refused_and_not_shown(ring: LocalKeyRing, text: str) -> None:
+    line = re.sub(r'_sealed = ".*"', f'_sealed = "{text}"', sealed(ring))
+    assert problems(line) == [
+        "storage.main: secret_access_key_sealed must be a text that `euterpe keys seal` printed for this "
+        "field"
+    ]
+    assert kek_ids_of_sealed_fields(load()) <= {"k1"}
+
+
+def test_the_missing_key_of_a_sealed_field_is_named(
+    ring: LocalKeyRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = sealed(ring)
+    ring_of(monkeypatch, "k2")
+    assert problems(text) == [
+        "storage.main: secret_access_key_sealed was sealed with the KEK 'k1', which is not in the key ring"
+    ]
