@@ -1,9 +1,10 @@
 """Fixtures: one Redis per test process, which is emptied before each test.
 
-Tests that kill Redis start a server of their own.
+Tests that kill Redis, or change its configuration, use `own_redis`.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,9 @@ def redis_server(shared_redis: RedisServer) -> RedisServer:
     with shared_redis.client() as client:
         client.flushall()
     return shared_redis
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path, fsync="always") as server:
+        yield server

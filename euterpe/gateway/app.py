@@ -16,6 +16,7 @@ from euterpe.bridges.stream_scripts import StreamScripts
 from euterpe.gateway.event_hub import BLOCK_S, EventHub
 from euterpe.gateway.events import StreamEventsEndpoint
 from euterpe.gateway.jobs import StreamJobsEndpoint
+from euterpe.gateway.metrics import GatewayMetrics
 from euterpe.gateway.middleware import GatewayMiddleware
 from euterpe.gateway.problems import GatewayRefusal, answer_outage, answer_refusal, answer_routing_error
 from euterpe.gateway.service import Authenticate, Gateway, GatewayLimits, NoKeys
@@ -40,6 +41,7 @@ def create_app(
     hub = EventHub(reader, client, check_every_s=limits.check_every_s)
     scripts = StreamScripts(client, queue or StreamQueue())
     gateway = Gateway(client, scripts, hub, limits, authenticate or NoKeys())
+    metrics = GatewayMetrics(client, hub)
     loops: list[asyncio.AbstractEventLoop] = []
 
     @asynccontextmanager
@@ -60,8 +62,8 @@ def create_app(
                 loop.call_soon_threadsafe(hub.end_all)
 
     app = Starlette(
-        routes=_routes(gateway),
-        middleware=[Middleware(GatewayMiddleware, checks_host=authenticate is None)],
+        routes=_routes(gateway, metrics),
+        middleware=[Middleware(GatewayMiddleware, metrics=metrics, checks_host=authenticate is None)],
         exception_handlers={
             HTTPException: answer_routing_error,
             GatewayRefusal: answer_refusal,
@@ -74,7 +76,7 @@ def create_app(
     return app
 
 
-def _routes(gateway: Gateway) -> list[Route]:
+def _routes(gateway: Gateway, metrics: GatewayMetrics) -> list[Route]:
     jobs = StreamJobsEndpoint(gateway)
     events = Route("/v1/jobs/{job_id}/events", StreamEventsEndpoint(gateway).get)
     events.methods = {"GET"}  # Starlette adds HEAD to GET, but a HEAD request would start the stream
@@ -84,4 +86,5 @@ def _routes(gateway: Gateway) -> list[Route]:
         events,
         Route("/v1/jobs/{job_id}/cancel", jobs.cancel, methods=["POST"]),
         Route("/health", jobs.health),
+        Route("/metrics", metrics.get),
     ]

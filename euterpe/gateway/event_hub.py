@@ -107,6 +107,10 @@ class EventHub:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_unblocking = self._is_down = False
 
+    @property
+    def open_streams(self) -> int:
+        return self._count
+
     def start(self) -> None:
         self._spawn(self._run())
 

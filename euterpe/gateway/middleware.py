@@ -1,4 +1,4 @@
-"""ASGI middleware of the gateway: default headers, the request log, and a 500 for unhandled exceptions."""
+"""ASGI middleware of the gateway: default headers, log, metrics, and a 500 for unhandled exceptions."""
 
 import time
 import traceback
@@ -8,6 +8,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from euterpe.gateway.metrics import GatewayMetrics
 from euterpe.gateway.problems import problem
 
 _log = structlog.get_logger(__name__)
@@ -26,8 +27,8 @@ class GatewayMiddleware:
     name that resolves to the loopback address (DNS rebinding).
     """
 
-    def __init__(self, app: ASGIApp, *, checks_host: bool) -> None:
-        self._app, self._checks_host = app, checks_host
+    def __init__(self, app: ASGIApp, *, metrics: GatewayMetrics, checks_host: bool) -> None:
+        self._app, self._metrics, self._checks_host = app, metrics, checks_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,11 +60,14 @@ class GatewayMiddleware:
                 raise  # the response has begun: the server closes the connection
             await problem(500, "internal", "an internal error occurred")(scope, receive, send_with_headers)
         finally:
+            route = getattr(scope.get("endpoint"), "__qualname__", "unmatched")
+            status = status or _CLIENT_LEFT
+            self._metrics.count(route, status)
             _log.info(
                 "gateway_request",
                 method=scope["method"],
-                route=getattr(scope.get("endpoint"), "__qualname__", "unmatched"),
-                status=status or _CLIENT_LEFT,
+                route=route,
+                status=status,
                 duration_ms=round((time.perf_counter() - began) * 1000, 1),
             )
 

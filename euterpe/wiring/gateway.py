@@ -13,7 +13,7 @@ from euterpe.api.problems import ProblemCode
 from euterpe.api.problems import Refused as RefusedByApi
 from euterpe.api.server import ApiServer
 from euterpe.api.thread_pool import StoreThreadPool
-from euterpe.bridges.redis_connection import connect, place_of, require_single_server
+from euterpe.bridges.redis_connection import check_eviction, check_server, connect, place_of, redis_errors
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.scopes import Scope
 from euterpe.gateway.app import create_app
@@ -63,7 +63,7 @@ def running_gateway(
 
     Raise `BridgeError` or `ForeignUnavailable` if Redis cannot be used, and `PortTaken` if the port is taken.
     """
-    asyncio.run(_check(redis_url))
+    asyncio.run(check_redis(redis_url))
     with ExitStack() as parts:
         keys = None
         if not is_loopback(host):
@@ -79,12 +79,21 @@ def running_gateway(
         yield RunningGateway(server.url)
 
 
-async def _check(redis_url: str) -> None:
-    client = connect(redis_url, connections=1)
+async def check_redis(redis_url: str) -> str:
+    """Return the version and the place of the gateway's Redis.
+
+    Raise `BridgeError` if Redis is too old, is a cluster, or removes jobs when it is full. Raise
+    `ForeignUnavailable` if it does not answer.
+    """
+    client, place = connect(redis_url, connections=1), place_of(redis_url)
     try:
-        await require_single_server(client, place_of(redis_url))
+        with redis_errors(place):
+            info = await client.info()
     finally:
         await client.aclose()
+    check_server(info, place)
+    check_eviction(info, place)
+    return f"Redis {info['redis_version']} at {place}"
 
 
 def _as_gateway_refusal(error: EuterpeError) -> GatewayRefusal:

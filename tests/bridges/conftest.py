@@ -7,9 +7,9 @@ import pytest
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.store import Store
 from tests import engines
-from tests.redis_fixtures import redis_server, shared_redis
+from tests.redis_fixtures import own_redis, redis_server, shared_redis
 
-__all__ = ["redis_server", "shared_redis"]
+__all__ = ["own_redis", "redis_server", "shared_redis"]
 
 
 @pytest.fixture

@@ -1,20 +1,12 @@
 """The adapter while Redis is killed, restarted or full."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from euterpe.bridges.adapter import ForeignUnavailable, Told
 from tests.bridges.stream_driver import Producer, adapter, take_one
 from tests.redis_server import RedisServer
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path, fsync="always") as server:
-        yield server
 
 
 def test_a_redis_that_forgot_the_delivery_gives_the_job_again(own_redis: RedisServer) -> None:

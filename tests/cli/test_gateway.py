@@ -15,12 +15,13 @@ from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.scopes import Scope
 from euterpe.store.store import Store
 from tests import engines
+from tests.cli.command_runner import Cli
 from tests.gateway.serving import JOB, GatewayClient, detail
-from tests.redis_fixtures import redis_server, shared_redis
+from tests.redis_fixtures import own_redis, redis_server, shared_redis
 from tests.redis_server import RedisServer
 from tests.service.installation import Program
 
-__all__ = ["redis_server", "shared_redis"]
+__all__ = ["own_redis", "redis_server", "shared_redis"]
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  the gateway asks for keys there
 # No settings are inherited. PYTHONPATH names the tree under test if another tree is installed.
@@ -74,6 +75,32 @@ def test_a_port_in_use_and_a_missing_database_are_named(redis_server: RedisServe
         assert failure(tmp_path, "--redis", redis_server.url, "--port", port) == says
     says = failure(tmp_path, "--redis", redis_server.url, "--host", EVERYWHERE)
     assert "there is no database euterpe.db; run `euterpe migrate`" in says
+
+
+def test_a_redis_that_removes_jobs_is_refused(own_redis: RedisServer, tmp_path: Path) -> None:
+    with own_redis.client() as redis:
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+    assert "evicts jobs when it is full: set maxmemory-policy noeviction" in failure(
+        tmp_path, "--redis", own_redis.url
+    )
+
+
+def test_doctor_checks_the_redis_of_the_gateway(
+    installed: Cli, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finding() -> tuple[bool, str]:
+        (row,) = [row for row in installed("doctor", "--json").json if row["check"] == "gateway: redis"]
+        return row["ok"], row["detail"]
+
+    monkeypatch.setenv("GATEWAY_REDIS", redis_server.url)
+    ok, detail = finding()
+    assert ok, detail
+    assert detail.endswith("answers")
+    monkeypatch.setenv("GATEWAY_REDIS", "redis://:s3cret@127.0.0.1:1/0")
+    ok, detail = finding()
+    assert not ok
+    assert "correct the address in GATEWAY_REDIS" in detail
+    assert "s3cret" not in detail
 
 
 def failure(folder: Path, *arguments: str) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.gateway.serving import GatewayClient, serving
-from tests.redis_fixtures import redis_server, shared_redis
+from tests.redis_fixtures import own_redis, redis_server, shared_redis
 from tests.redis_server import RedisServer
 
-__all__ = ["redis_server", "shared_redis"]
+__all__ = ["own_redis", "redis_server", "shared_redis"]
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from pathlib import Path
 
 import httpx
-import pytest
 
 from euterpe.bridges.redis_connection import connect
 from euterpe.bridges.stream_jobs import events_key
@@ -16,12 +14,6 @@ from tests.gateway.serving import Frame, GatewayClient, async_frames, detail, se
 from tests.redis_server import RedisServer
 
 CLIENTS, JOBS = 500, 250
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path, fsync="always") as server:
-        yield server
 
 
 @asynccontextmanager
@@ -121,6 +113,7 @@ def test_streams_survive_a_restart_of_redis_and_requests_get_a_503(own_redis: Re
                 detail(answer, 503, "redis_unavailable")
                 assert answer.headers["retry-after"] == "2"
                 assert not re.search("Traceback|redis-py|127.0.0.1", answer.text)
+            assert "euterpe_gateway_redis_up 0.0" in gateway.http.get("/metrics").text
             own_redis.restart()
             assert gateway.get(job_id)["status"] == "queued"
             assert gateway.cancel(job_id).status_code == 200

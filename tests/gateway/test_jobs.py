@@ -179,3 +179,18 @@ def test_another_host_name_is_refused_where_no_keys_are_asked_for(gateway: Gatew
         detail(gateway.http.get("/health", headers={"host": host}), 421, "wrong_host")
     for host in ("localhost:1", "127.0.0.1", "[::1]:8100"):
         assert gateway.http.get("/health", headers={"host": host}).status_code == 200
+
+
+def test_metrics_count_requests_and_streams_and_tell_whether_redis_answers(gateway: GatewayClient) -> None:
+    job_id = gateway.create()
+    gateway.post({"task": "none"})
+    with gateway.events(job_id) as frames:
+        assert next(frames).event == "hello"
+        text = gateway.http.get("/metrics").text
+    for line in (
+        'euterpe_gateway_requests_total{route="StreamJobsEndpoint.post",status="200"} 1.0',
+        'euterpe_gateway_requests_total{route="StreamJobsEndpoint.post",status="422"} 1.0',
+        "euterpe_gateway_event_streams 1.0",
+        "euterpe_gateway_redis_up 1.0",
+    ):
+        assert line in text.splitlines()

@@ -1,5 +1,6 @@
 """The checks of an installation with a database, including Java, profiles, keys, schema and stored data."""
 
+import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from euterpe.wiring.database import (
     self_tested_key_provider,
 )
 from euterpe.wiring.profiles import load_profiles
+from euterpe.wiring.storage_profiles import load_storage_profiles
 
 # The oldest version of SQLite with the operator `->>`, which many SQL statements use.
 _OLDEST_SQLITE = (3, 38, 0)
@@ -36,6 +38,12 @@ def examine(settings: Settings) -> Iterator[CheckResult]:
     yield from examine_reach(settings)
     yield check("profiles", partial(_profiles, settings))
     yield check("key ring", partial(_key_ring, settings))
+    if settings.storage:
+        yield check("storage profiles", partial(_storage_profiles, settings))
+    if redis_url := os.environ.get("GATEWAY_REDIS"):
+        from euterpe.cli.doctor.gateway import examine_gateway
+
+        yield from examine_gateway(redis_url)
     yield from _token_file(settings)
     # Each of these checks is useful only if the check before it has passed.
     for name, step in (
@@ -69,6 +77,10 @@ def _java() -> str:
         return f"not needed without analytics; to install analytics, {install_hint('analytics')}"
     java, major = find_java()
     return f"{major} at {java}, for analytics"
+
+
+def _storage_profiles(settings: Settings) -> str:
+    return f"{', '.join(sorted(load_storage_profiles(settings)))}; their credentials can be read"
 
 
 def _profiles(settings: Settings) -> str:
