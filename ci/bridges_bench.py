@@ -1,7 +1,7 @@
 """Run the part of ci/bench for bridges, the gateway and the queue library.
 
-The arguments select parts. The page is written only if all parts run. With `--quick`, each part handles a few
-jobs, to check the benchmark itself.
+The arguments name the parts to run; without names, all parts run. With `--quick`, each part handles only a
+few jobs, to test this program. Only a run of all parts without `--quick` writes the page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Machine: {machine}. Versions: {versions}.
 class Sizes:
     jobs: int
     latencies: int
-    clients: int  # of the gateway's event streams
+    clients: int  # SSE clients of the gateway
     seconds: float
     native_jobs: int
     rounds: int

@@ -99,7 +99,7 @@ def _empty_folder(parser: argparse.ArgumentParser, folder: Path | None) -> Path:
 
 
 def _installation(folder: Path, redis_url: str) -> dict[str, str]:
-    """Make a database, a key and the bridges. Return the environment of the programs."""
+    """Create the database, the KEK file and the file of the bridges. Return the programs' environment."""
     (folder / "bridges.toml").write_text(_BRIDGES.replace("FOLDER", str(folder)))
     environ = {
         "PATH": os.environ["PATH"],
@@ -110,7 +110,7 @@ def _installation(folder: Path, redis_url: str) -> dict[str, str]:
         "EUTERPE_KEK_FILE": str(folder / "keks.json"),
         "EUTERPE_STORAGE_ROOTS": str(folder / "media"),
         "EUTERPE_WORK_DIR": str(folder / "work"),
-        "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media is the clip that the demo made
+        "EUTERPE_REQUIRE_SANDBOX": "false",  # the jobs read only the demo's own clip
     }
     keyfile.create_file(folder / "keks.json")
     settings = load(database_url=environ["EUTERPE_DATABASE_URL"], kek_file=folder / "keks.json", keks=None)
@@ -143,7 +143,7 @@ def _running(program: Program) -> Iterator[Program]:
 
 
 def _run(name: str, command: Sequence[str], environ: dict[str, str]) -> None:
-    """Run a producer to its end, and show what it prints."""
+    """Run a producer until it exits, and print its output."""
     script = next(part for part in command if Path(part).parent == _EXAMPLES)
     out(f"producer   {name}: {Path(script).name}")
     ended = subprocess.run(

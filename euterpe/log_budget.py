@@ -56,7 +56,7 @@ class LogBudget(logging.Filter):
         self._timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log the line. Count each line that is not logged as suppressed."""
+        """Return whether to log the line. A line that is not logged is counted as suppressed."""
         key = _key_of(record)
         is_trouble = key[2] >= _CLIENT_ERROR or record.levelno >= logging.WARNING
         per_s = self._trouble_per_s if is_trouble else self._lines_per_s

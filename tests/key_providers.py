@@ -26,7 +26,7 @@ class _ThreadConnections(threading.local):
 _connections = _ThreadConnections()
 
 
-@sa.event.listens_for(sa.Engine, "begin")  # for the transactions of all engines of this process
+@sa.event.listens_for(sa.Engine, "begin")  # called for each transaction of each engine of this process
 def _note_connection(connection: sa.Connection) -> None:
     _connections.all.add(connection)
 
@@ -47,7 +47,7 @@ def check_caller() -> None:
 
 
 class WatchedKeyProvider:
-    """A key provider that checks its callers, records its calls, and can be held up or unavailable."""
+    """A key provider that checks its callers, records its calls, and can be slow or unavailable."""
 
     def __init__(self, provider: KeyProvider) -> None:
         self.provider = provider
@@ -84,7 +84,7 @@ class WatchedKeyProvider:
             self._hold(False)
 
     def wait_for_waiting(self, count: int = 1) -> None:
-        """Wait until `count` calls are held up."""
+        """Wait until `count` calls are delayed."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._waiting >= count, TIMEOUT_S), self.calls
 

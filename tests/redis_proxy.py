@@ -13,7 +13,7 @@ from tests.redis_server import RedisServer
 class RedisProxy:
     """A proxy on a free port. Its attributes may be changed while connections are open.
 
-    `delay_s` is how late each answer is.
+    `delay_s` delays each answer.
     """
 
     def __init__(self, server: RedisServer) -> None:
@@ -38,9 +38,9 @@ class RedisProxy:
         return redis.Redis.from_url(self.url, decode_responses=True, protocol=2)
 
     def cut(self, pattern: bytes, after: int) -> None:
-        """End the connection of the first command with this pattern, after so many others with it.
+        """Pass `after` commands with this pattern on, and end the connection of the next such command.
 
-        This command is not passed on.
+        The proxy does not pass this next command on.
         """
         self._left, self._passes_on, self._pattern = after, False, pattern
 
@@ -49,7 +49,7 @@ class RedisProxy:
         self._left, self._passes_on, self._pattern = 0, True, pattern
 
     def switch(self, server: RedisServer) -> None:
-        """End all connections. The next ones lead to another server, as after a failover."""
+        """End all connections. New connections lead to another server, as after a failover."""
 
         async def end() -> None:
             self._server = server
@@ -83,7 +83,7 @@ class RedisProxy:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            pass  # asyncio would log a connection that ends so
+            pass  # otherwise asyncio would log that the task was canceled
         finally:
             for task in tasks:
                 task.cancel()
@@ -125,7 +125,7 @@ class RedisProxy:
 
     async def _end(self) -> None:
         self._listener.close()
-        # A connection that was accepted a moment ago has a task that has not begun.
+        # The task of a connection that was just accepted has not begun, and is not in `_connections` yet.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in others:
                 task.cancel()

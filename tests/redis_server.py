@@ -66,7 +66,7 @@ class RedisServer:
         os.kill(self.pid, signal.SIGCONT)
 
     def follow(self, master: "RedisServer") -> None:
-        """Become a replica of another server. Return when its data is here."""
+        """Become a replica of another server. Return when all data has been copied."""
         with self.client() as client, master.client() as source:
             client.replicaof("127.0.0.1", str(master.port))
             until = time.monotonic() + _START_S
@@ -76,7 +76,7 @@ class RedisServer:
             self._await_offset(source)
 
     def lag_from_now(self, master: "RedisServer") -> None:
-        """Take over all data of the master, and follow it no more. Now this server may be promoted."""
+        """Copy all data of the master, and then stop replication. A test can now promote this server."""
         with self.client() as client, master.client() as source:
             self._await_offset(source)
             client.replicaof("NO", "ONE")

@@ -363,7 +363,7 @@ def clip(tmp_path: Path) -> Path:
 def test_the_readme_works_as_it_is_shown(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys: dict[str, str] = {}
     shown = shell_commands(README)
-    # tests/service/test_wheel.py runs the demo.
+    # This test does not run the command `demo`, because tests/service/test_wheel.py runs it.
     assert [arguments[0] for arguments in shown] == ["demo", "migrate", "requester", "doctor", "submit"]
     for arguments in shown[1:4]:
         ran = cli(*arguments)

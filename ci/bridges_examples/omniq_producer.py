@@ -1,4 +1,4 @@
-"""A producer of OmniQ. It knows nothing of Euterpe: it publishes a job, and prints what becomes of it.
+"""Publish a job with OmniQ's client, and print each state of the job. This program does not use Euterpe.
 
 usage: python omniq_producer.py REDIS_PORT SOURCE_URL
 """

@@ -1,6 +1,6 @@
 """Measure the event streams of the Redis job gateway: its connections to Redis, and the latency of events.
 
-The gateway runs in a separate process. Its 500 clients and the writer of the events run in this process. The
+The gateway runs in a separate process. The 500 clients and the writer of the events run in this process. The
 latency of an event is the time from the call of XADD until a client has received the frame. So the latency
 includes the work of this process for all clients.
 Run this benchmark alone with `python -m ci.bridges_parts.gateway`.

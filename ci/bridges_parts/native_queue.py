@@ -1,4 +1,4 @@
-"""Measure `euterpe.queue` and OmniQ's client with durable Redis, on the same machine, with the same calls."""
+"""Compare `euterpe.queue` with OmniQ's client on a durable Redis: the same calls, on the same machine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Crew:
-    """The clients of a measurement.
+    """The clients of one measurement.
 
-    A single client waits for an fsync in each call. Several clients can share an fsync.
+    A single client waits for an fsync in each call. Several clients can share an fsync. So both cases are
+    measured.
     """
 
     name: str
     processes: int
-    threads: int = 1  # of each process
+    threads: int = 1  # in each process
 
 
 CREWS = (Crew("1 client", 1), Crew("4 processes", 4), Crew("1 process with 8 threads", 1, 8))
@@ -69,9 +70,9 @@ def measure_native_queue(databases: Databases, *, jobs: int = 400, rounds: int =
 def _rates(
     databases: Databases, omniq: Sequence[str], crew: Crew, jobs: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Return the jobs per second of each round, by client.
+    """Return the jobs per second of each round, for OmniQ and for our queue on Postgres and on SQLite.
 
-    `omniq` contains the path of the Python interpreter with OmniQ's client, and the port of Redis.
+    `omniq` contains the path of the Python interpreter that has OmniQ's client, and the port of Redis.
     """
     rates: dict[str, list[float]] = {"omniq": [], "postgres": [], "sqlite": []}
     python, port = omniq
@@ -100,7 +101,7 @@ def _migrate(url: str) -> None:
 def _lives_per_second(python: str, client: tuple[str, str], crew: Crew, jobs: int) -> float:
     """Return the jobs per second of a crew that publishes and consumes `jobs` jobs.
 
-    `client` contains the kind of the client, and the URL of the database or the port of Redis.
+    `client` is `native` with the URL of the database, or `omniq` with the port of Redis.
     """
     each = jobs // crew.processes
     programs = [
@@ -121,7 +122,7 @@ def _lives_per_second(python: str, client: tuple[str, str], crew: Crew, jobs: in
 
 
 def _run_phase(programs: Sequence[subprocess.Popen[str]]) -> float:
-    """Start the next phase of all programs at the same time. Return the seconds of the slowest program."""
+    """Start the next phase of all programs at the same time. Return the duration of the slowest program."""
     for program in programs:
         _read_line(program)
     for program in programs:

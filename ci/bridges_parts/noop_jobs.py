@@ -1,7 +1,8 @@
-"""Measure a bridge on jobs that do nothing. The part of each foreign queue adds and counts the jobs.
+"""Measure how fast a bridge handles jobs that do nothing.
 
-The bridge is a process of its own, and holds up to 100 jobs. A thread in place of our workers claims and
-completes each row. Redis has an append-only file with `everysec`; the database is SQLite.
+For each foreign queue, another module adds the jobs and finds out when they have ended. The bridge is a
+separate process, and holds up to 100 jobs at once. In place of Euterpe's workers, a thread claims and
+completes each row. Redis has an append-only file with `appendfsync everysec`; the database is SQLite.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SOURCE = "https://media.example/a.mov"
 _ENOUGH, _SHARE = (
     300,
     0.8,
-)  # the target is the smaller one: jobs a second, or a share of the system's own worker
+)  # the target in jobs/s: 300, or 0.8 of the rate of the foreign system's own worker if that is less
 _LONGEST_S, _PAUSE_S = 600.0, 0.005
 
 
@@ -38,16 +39,16 @@ class BenchQueue(Protocol):
     def add(self, count: int) -> None: ...
 
     def is_empty(self) -> bool:
-        """Return whether all jobs that were added are reported."""
+        """Return whether the bridge has reported the end of each added job."""
         ...
 
     def added_ms(self) -> float:
-        """Return when the last job was added, by the clock of its producer."""
+        """Return the time of the last added job, by the clock of its producer."""
         ...
 
 
 class NoopWorkers:
-    """A thread that claims rows and completes them immediately. `claimed` has the time of each claim."""
+    """A thread that claims rows and completes them immediately. `claimed` contains their claim times."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._stopping = store, threading.Event()
@@ -90,7 +91,7 @@ def figures_of_bridge(
     own_per_second: float,
     **fields: Any,
 ) -> Sequence[Figure]:
-    """Measure the bridge to the Redis at `url`. `fields` are those of its configuration."""
+    """Measure the bridge to the Redis at `url`. `fields` are further fields of the bridge's configuration."""
     with (
         Sqlite(folder).fresh() as database,
         installed(database, url, slots=CONCURRENCY, lease_ms=30_000, **fields) as installation,
@@ -98,7 +99,7 @@ def figures_of_bridge(
         working(store) as workers,
     ):
         bridge = installation.start()
-        os.kill(bridge.pid, signal.SIGSTOP)  # until all jobs are there
+        os.kill(bridge.pid, signal.SIGSTOP)  # until all jobs are in the queue
         foreign.add(jobs)
         began, cpu_s = time.monotonic(), _cpu_s(bridge.pid)
         os.kill(bridge.pid, signal.SIGCONT)

@@ -1,6 +1,6 @@
-"""OmniQ's own consumer on jobs that do nothing: print the jobs per second.
+"""Run jobs that do nothing with OmniQ's own consumer, and print the jobs per second.
 
-Its virtual environment has OmniQ's client, so this program imports nothing of Euterpe.
+This program runs in the virtual environment of OmniQ's client, and imports nothing of Euterpe.
 """
 
 from __future__ import annotations

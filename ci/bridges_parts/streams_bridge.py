@@ -1,4 +1,4 @@
-"""Measure the bridge to Redis Streams, and a bare consumer that makes the contract's writes for each job.
+"""Measure the bridge to Redis Streams, and a bare consumer that makes only the contract's writes for a job.
 
 Run it alone with `python -m ci.bridges_parts.streams_bridge`.
 """
@@ -26,7 +26,7 @@ _BACKLOG = 1_000_000
 
 
 class StreamsQueue:
-    """The producer is the script of the gateway, without its HTTP."""
+    """A queue to which the gateway's script adds the jobs, without an HTTP request."""
 
     def __init__(self, redis: RedisServer) -> None:
         self._url, self._client, self._added_ms = redis.url, redis.client(), 0.0
@@ -68,7 +68,7 @@ def measure(jobs: int, latencies: int) -> Sequence[Figure]:
 
 
 def _consume(redis: RedisServer, jobs: int) -> float:
-    """Run all jobs with a bare consumer; return its seconds."""
+    """Handle all jobs with a bare consumer. Return the seconds that it needed."""
     client, left = redis.client(), jobs
     client.xgroup_create(_QUEUE.stream, _QUEUE.group, id="0", mkstream=True)
     began = time.perf_counter()

@@ -7,7 +7,7 @@ from pathlib import Path
 from ci.media_parts.measuring import FFMPEG, QUIET, run
 
 _FOLDER = Path(__file__).parents[2] / ".venv" / "media_bench"
-# Grain makes the film as hard to encode as a film from a camera. The pictures of testsrc2 are mostly flat.
+# The pictures of testsrc2 are mostly flat. With grain, the film is as hard to encode as a film from a camera.
 _GRAIN = "noise=alls=6:allf=t"
 _X264 = "-c:v libx264 -preset ultrafast -crf 26 -g 50 -pix_fmt yuv420p"
 _HDR = "format=yuv420p10le,setparams=color_primaries=bt2020:color_trc=smpte2084:colorspace=bt2020nc:range=tv"

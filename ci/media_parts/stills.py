@@ -1,4 +1,7 @@
-"""Measure posters and sprites of a film of one hour. To make a picture, the worker seeks to its time."""
+"""Measure posters and sprites of a film of one hour.
+
+For each picture, the worker seeks to the time of the picture in the film.
+"""
 
 from __future__ import annotations
 

@@ -119,6 +119,6 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 if __name__ == "__main__":
     # Hide Procrastinate's warning that other modules cannot find the tasks of an App in __main__. No other
-    # module needs these tasks.
+    # module needs the tasks of this program.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))

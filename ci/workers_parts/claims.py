@@ -15,8 +15,8 @@ from ci.workers_parts.usage import Usage, claims_in, percentile
 from euterpe.bench.figures import BenchFailed, Figure
 
 _IDLE_PER_SECOND, _IDLE_JOB_S = 10.0, 0.5
-# The share of workers that are busy. With 1,000 workers and 100 jobs a second, a job takes 6 s on average.
-# About one job in ten takes long enough for a heartbeat.
+# The share of workers that are busy. With this share, 1,000 workers and 100 jobs a second, a job lasts 6 s on
+# average. About one job in ten lasts long enough for a heartbeat.
 _BUSY_SHARE = 0.6
 # Within this time, all workers make their first claims, and Postgres counts the transactions of these claims.
 _SETTLING_S = 2.0

@@ -15,7 +15,7 @@ from euterpe.bench.transcode import BenchFolder, transcode_bench
 from euterpe.domain.scopes import Scope
 from tests.s3 import serving_s3
 
-_LONGEST_TURN_S = 120.0  # 100 clips took 21 s on two cores
+_LONGEST_TURN_S = 120.0  # the time limit of one run; 100 clips took 21 s on two cores
 
 
 def measure_clips(databases: Databases, sizes: Sizes) -> list[Figure]:

@@ -27,7 +27,7 @@ _FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _CHECK_S = 0.05
 _SEED = 13
 # For each client address, the API limits how many lookups of new API keys run or wait at the same time. Above
-# this limit, the API answers 429. Many new workers together can reach the limit.
+# this limit, the API answers 429. Many new workers that connect at once can reach this limit.
 _TOO_MANY = 429
 _LOST = 409  # the lease has expired, because the API or the fleet got too little CPU time
 
@@ -195,7 +195,7 @@ class Fleet:
 
 
 class Enqueuer:
-    """A producer that enqueues jobs at random times. It does not wait until earlier jobs are claimed."""
+    """A producer that enqueues jobs at random times, even before earlier jobs are claimed."""
 
     def __init__(self, store: Store, spec: JobSpec, requester_id: str) -> None:
         self._store, self._spec, self._requester_id = store, spec, requester_id

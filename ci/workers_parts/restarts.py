@@ -17,8 +17,8 @@ from ci.workers_parts.sizes import Sizes
 from euterpe.bench.figures import Figure
 
 _JOB_S = 3.0
-# Euterpe's own workers reconnect within 30 s. The simulated workers reconnect within 2 s, which is a higher
-# load for the new process.
+# Euterpe's own workers reconnect within 30 s. The simulated workers reconnect within 2 s, so the load on the
+# new API process is higher than with Euterpe's own workers.
 _LONGEST_PAUSE_S = 2.0
 _PER_SECOND_OF_A_WORKER = 0.02  # jobs enqueued per second and worker: 20 a second for 1,000 workers
 _BEFORE_S, _CALM_AFTER_S = 2.0, 5.0

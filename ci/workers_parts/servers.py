@@ -33,8 +33,8 @@ _REQUEST = {
     "status_webhook_url": "https://requester.example/hook",
     "queue": QUEUE,
 }
-# The second column counts the transactions that write, because Postgres gives an id only to such
-# transactions.
+# The second column is a transaction id. The id counts the transactions that write, because Postgres gives no
+# id to other transactions.
 _TRANSACTIONS = """
 SELECT xact_commit, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 FROM pg_stat_database WHERE datname = %s
@@ -68,7 +68,7 @@ class Api:
 
 @dataclass(frozen=True)
 class Postgres:
-    """A database, and the transactions, the log and the CPU time of its server on this machine."""
+    """A Postgres database, and methods that read the transactions and the CPU time of its local server."""
 
     url: str
     admin_url: str  # the URL of another database, so that a measurement does not count its own transactions

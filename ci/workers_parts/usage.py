@@ -69,5 +69,6 @@ def claims_in(log: str) -> int:
     a tab.
     """
     entries = log.replace("\n\t", " ").splitlines()
-    # Claims and sweeps both use SKIP LOCKED. Only claims also read `paused_at`, so search for both texts.
+    # Claims and sweeps use SKIP LOCKED, but only claims also read `paused_at`. So search each entry for the
+    # two texts.
     return sum("SKIP LOCKED" in entry and "paused_at" in entry for entry in entries)

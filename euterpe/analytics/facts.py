@@ -108,7 +108,7 @@ def _job_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
         "attempts": F.col("attempt_count"),
         "refreshes": F.greatest(F.col("credential_version") - 1, F.lit(0)),
         "media_seconds": F.col("source_seconds"),
-        # `greatest` and `least` ignore nulls.
+        # `greatest` and `least` ignore nulls, so one unknown instant does not make the result null.
         "due_at": F.greatest("created_at", "not_before"),
         "first_claimed_at": F.least("started_at", "first_started_at"),
         "bytes_out": F.coalesce("bytes_out", "output_bytes"),
@@ -199,7 +199,7 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
         "day": F.to_date("created_at"),
     }
     # An event without deliveries counts only if `wanted` is true. Earlier versions did not record `wanted`,
-    # so it may be null.
+    # so it can be null.
     known = happened.join(by_event, "event_id", "left").where("wanted OR tries IS NOT NULL")
     return shaped(_named(known, names).withColumns(columns), DELIVERY_FACTS)
 

@@ -17,7 +17,7 @@ from euterpe.analytics.facts import Facts
 # No installation is older than this date. A machine whose clock has no battery starts in 1970, or in the year
 # in which its board was made.
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-# After a failover, the clock of the new database server may differ from the old clock by this much.
+# After a failover, the clock of the new database server can differ from the old clock by this much.
 CLOCK_SKEW = timedelta(minutes=5)
 # The columns that record when something happened. `due_at` is not included, because a requester can ask for a
 # start next year.

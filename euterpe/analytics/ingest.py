@@ -43,7 +43,7 @@ def ingest(
         since = _resume_cut(append.before.positions, history)
         anew = since == Cut()
         rows = {}
-        # Jobs are read last. If a job is pruned during the ingest, the lake may get attempts without a job,
+        # Jobs are read last. If a job is pruned during the ingest, the lake can get attempts without a job,
         # which the facts leave out. If jobs were read first, the lake could get a job without its attempts.
         for table in reversed(HISTORY):
             options = {"url": url, "since": _text(since), "until": _text(now.cut), "metadata": metadata}

@@ -1,4 +1,4 @@
-"""A block permutation test for the difference of two ratios, if neighbouring observations are correlated.
+"""A block permutation test: compare two ratios whose neighbouring observations are correlated.
 
 Failures come in bursts: 20 failures during one outage have one cause, but a test of single attempts (Fisher,
 Welch) counts each attempt as independent evidence. Here a block of consecutive attempts is one observation.
@@ -50,7 +50,7 @@ def equal_ratios(before: Blocks, after: Blocks) -> float | None:
         return None
     sums = np.concatenate([after.sums, before.sums])
     counts = np.concatenate([after.counts, before.counts])
-    # Centring does not change the difference of the ratios. Centring keeps the sums of squares small.
+    # Centre the sums: this keeps their squares small, and does not change the difference of the ratios.
     sums = sums - counts * (sums.sum() / counts.sum())
     seen = _studentised(_permutations(len(after), len(before)), sums, counts, len(after))
     return float(np.mean(seen >= seen[0] * (1 - _ROUNDING)))

@@ -178,7 +178,7 @@ def _stderr_into(file: BinaryIO) -> Iterator[None]:
     """Redirect stderr into a file inside the `with` block.
 
     A Java process that starts in the block writes to the file until it ends. Users do not need the warnings
-    that Java writes at its start. Users see the errors of Java as exceptions."""
+    that Java writes at its start, and see Java's errors as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(file.fileno(), 2)

@@ -33,8 +33,8 @@ def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
 def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
     """Return the p-value of Fisher's exact test.
 
-    This is the sum of the probabilities of all tables that have the same margins as this table and are not
-    more likely than this table.
+    The p-value is the sum of the probabilities of all tables that have the margins of the observed table and
+    are not more likely than the observed table.
     """
 
     def log_likelihood(k: int) -> float:

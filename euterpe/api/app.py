@@ -50,8 +50,8 @@ def create_app(
     answers 503 to dry runs.
 
     `app.state.end_waits()` ends all event streams and long polls, including those of remote workers. Any
-    thread may call it. Call it before the server waits for its connections to end, because a stream may last
-    for an hour.
+    thread may call `end_waits`. Call `end_waits` before the server waits for its connections to end, because
+    a stream may last for an hour.
     """
     service = new_service(
         store,

@@ -122,7 +122,7 @@ class Authenticator:
     async def _shared_lookup(self, key: str, digest: bytes) -> Principal:
         """Run one query for all concurrent requests with this key.
 
-        The query goes on if the client of the first request disconnects.
+        The query continues even if the client of the first request disconnects.
         """
         lookup = self._lookups.get(digest)
         if lookup is None:

@@ -83,7 +83,10 @@ class CountedLimit:
             self._left += not place.used
 
     async def _recount(self) -> None:
-        """Run one count for all concurrent callers. The count goes on if the first caller is canceled."""
+        """Run one count for all concurrent callers.
+
+        The count continues even if the first caller is canceled.
+        """
         if self._counting is None:
             self._counting = asyncio.ensure_future(self._read())
         await asyncio.shield(self._counting)
@@ -94,7 +97,7 @@ class CountedLimit:
             found, began, ended = await self._pool.run(self._timed_count)
         finally:
             self._counting = None
-        # The count may already include requests under way. Subtract these requests anyway, because too few
+        # The count can already include requests under way. Subtract these requests anyway, because too few
         # places are better than too many.
         self._left = self._most - found - under_way
         self._recount_at = began + _REST * (ended - began)

@@ -41,7 +41,7 @@ class ControlEndpoints:
         return json_response({"credential_version": version})
 
     async def _change(self, request: Request, change: Callable[..., object]) -> Response:
-        """Apply the change and return the job's status after it."""
+        """Apply the change, and return the status of the job after the change."""
         requester_id = (await self._authenticator.authenticate(request, Scope.WRITE)).requester_id
         job_id = parameters.job_in_path(request)
 

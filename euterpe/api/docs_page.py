@@ -77,7 +77,10 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 
 def docs_html() -> str:
-    """Return the page with a table of the error codes. The `type` of a problem document links to a row."""
+    """Return the page with a table of the error codes.
+
+    The `type` of a problem document links to the row of its code.
+    """
     rows = (
         f'<tr id="{code}"><td>{code.status}</td><td><code>{code}</code></td>'
         f"<td>{_text(code.headline)}</td><td>{_text(code.advice)}</td></tr>"

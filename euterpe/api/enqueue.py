@@ -93,7 +93,7 @@ class EnqueueEndpoint:
         return accepted
 
     async def _new_job(self, spec: JobSpec, requester_id: str, key: str | None, limits: JobLimits) -> NewJob:
-        """Return the job with its secrets sealed. Seal in a thread, because a key provider may be remote."""
+        """Return the job with its secrets sealed. Seal in a thread, because a key provider can be remote."""
         make = partial(self._store.new_job, spec, requester_id, idempotency_key=key, limits=limits)
         return await self._sealing_pool.run(make, requester_id) if may_have_secrets(spec) else make()
 

@@ -154,7 +154,7 @@ class ReleasedJobs(Collector):
 def _summed(rows: list[BacklogRow]) -> dict[tuple[str, str], int]:
     """Return the number of jobs by queue and lane.
 
-    The 200 longest queues keep their names. All other queues are added up as `(others)`.
+    The 200 longest queues are listed by name. All other queues are added up as `(others)`.
     """
     lengths = Tally[str]()
     for row in rows:

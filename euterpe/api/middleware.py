@@ -47,7 +47,7 @@ def context_of(request: Request) -> RequestContext:
 
 
 class RequestMiddleware:
-    """The only middleware. It logs no query strings and no unmatched paths, which may contain API keys."""
+    """The only middleware. It logs no query strings and no unmatched paths: these can contain API keys."""
 
     def __init__(self, app: ASGIApp, paths: Mapping[Callable[..., Any], str], metrics: Metrics) -> None:
         self._app, self._paths, self._metrics = app, paths, metrics
@@ -65,7 +65,7 @@ class RequestMiddleware:
                 context.status, context.answered = message["status"], time.perf_counter()
                 given = {name for name, _ in message["headers"]}
                 usual = (pair for pair in _HEADERS if pair[0] not in given)
-                # Build a new list, because several requests may share the response that owns the old list.
+                # Build a new list, because several requests can share the response that owns the old list.
                 message["headers"] = [*message["headers"], request_id, *usual]
             await send(message)
 

@@ -39,7 +39,7 @@ def operation(
 ) -> Node:
     """Return an operation with its error responses: `codes`, and the codes that every operation may return.
 
-    An operation with a `scope` may also return the error codes of authentication.
+    An operation with a `scope` can also return the error codes of authentication.
     """
     text = description if scope is None else f"{description} Needs the scope `{scope}`."
     node: Node = {"operationId": name, "summary": summary, "description": text, "tags": [tag]}

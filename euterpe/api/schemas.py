@@ -90,7 +90,7 @@ def _field(field: str, schema: Schema) -> Schema:
 
 
 def _envelopes(spec: Schema) -> dict[str, Schema]:
-    """Return the schemas of the other responses, such as lists and errors."""
+    """Return the schemas of the responses that are not status documents, such as lists and errors."""
     outputs = next(form for form in spec["properties"]["outputs"]["anyOf"] if form.get("type") == "array")
     job, text, code = example_document(StatusDocument), {"type": "string"}, ProblemCode.INVALID_REQUEST
     jobs = about("The jobs that were found.", [job], type="array", items=ref("Job"))

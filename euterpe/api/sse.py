@@ -34,7 +34,7 @@ _TERMINAL = frozenset(map(event_type, FINISHED))
 class EventPage:
     """A job and its events after `last_sequence`.
 
-    The job is read before the events, so an event may be newer than the job's row.
+    The job is read before the events, so an event can be newer than the job's row.
     """
 
     job: JobRow
@@ -51,7 +51,7 @@ class EventPage:
         """Return whether the stream ends after this page.
 
         A `failed` event ends the stream only if it is the last event of the page, because a `dead_letter`
-        event of the same transaction may follow it.
+        event of the same transaction can follow it.
         """
         if self.events:
             return not self.is_full and self.events[-1].type in _TERMINAL

@@ -16,8 +16,8 @@ T = TypeVar("T")
 # More threads would only contend for the GIL or the database.
 _THREADS = 8
 _MOST = 1_000
-# A burst of jobs with secrets must not be refused. Sealing takes 40 µs with local keys, so 10,000 calls wait
-# for 0.4 s at most.
+# This limit is high, so that a burst of jobs with secrets is not refused. Sealing takes 40 µs with local
+# keys, so 10,000 calls wait for 0.4 s at most.
 MOST_SEALING = 10_000
 # A thread runs calls of one requester for this long before other requesters get their turn.
 _TURN_S = 0.002
@@ -107,7 +107,7 @@ class StoreThreadPool:
             self._start_thread(own)
             return await future
         finally:
-            future.cancel()  # if no thread has begun the call, it is not run
+            future.cancel()  # a call that no thread has begun is not run
             self._under_way -= 1
             own.under_way -= 1
             self._forget_idle(own)

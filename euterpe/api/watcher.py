@@ -35,7 +35,7 @@ class Watch:
     async def changed(self, timeout_s: float) -> bool:
         """Return True when a job may have changed, and False after `timeout_s`.
 
-        The first True may come without a change, because the first poll has no earlier poll to compare with.
+        The first True can come without a change, because the first poll has no earlier poll to compare with.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -26,7 +26,7 @@ _EITHER_OF_OUTPUT = (("url", "urls"), ("urls", "url"))
 
 
 def path_of(column: str) -> tuple[str, ...]:
-    """Return the column's path in the spec: `source.url` as `("source", "url")`."""
+    """Return the column's path in the spec, for example `("source", "url")` for `source.url`."""
     for free in _FREE:
         if column.startswith(f"{free}."):
             return (*free.split("."), column[len(free) + 1 :])

@@ -54,7 +54,7 @@ def _keys(store: S3Store, key: str, manifest: str) -> list[str]:
 
 def _fetch(store: S3Store, url: str, key: str, max_bytes: int, kept: ExitStack) -> tuple[File, int]:
     kind = kind_of(url)
-    # A manifest may contain credentials, so it is written to a file without a name. The kernel deletes such a
+    # A manifest can contain credentials, so it is written to a file without a name. The kernel deletes such a
     # file even if this process is killed. Spark runs as the same user and opens the file as /proc/PID/fd/N.
     stream = kept.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  the ExitStack closes it
     size = 0

@@ -1,6 +1,6 @@
 """The reasons why rows are not submitted, as messages and in the rejects file.
 
-The reasons contain no cell values, because a cell may contain credentials.
+The reasons contain no cell values, because a cell can contain credentials.
 """
 
 import csv

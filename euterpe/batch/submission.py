@@ -79,7 +79,7 @@ class Submission:
                 thread.start()
             for thread in threads:
                 thread.join()
-        except KeyboardInterrupt:  # Ctrl-C may be pressed before all threads have started
+        except KeyboardInterrupt:  # Ctrl-C can be pressed before all threads have started
             self._stop.set()
             until = monotonic() + _STOP_TIMEOUT_S
             for thread in filter(threading.Thread.is_alive, threads):

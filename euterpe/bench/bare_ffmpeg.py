@@ -5,7 +5,7 @@ from pathlib import Path
 from euterpe.media.planning.argv import arguments
 from euterpe.media.planning.tree import Command, Plan
 
-# The ffmpeg options for open files, progress and counts, which only a worker needs. Each one takes a value.
+# The ffmpeg options for open files, progress and counts, which only a worker needs. Each option has a value.
 _OF_A_WORKER = ("-fd", "-progress", "-protocol_whitelist", "-stats_enc_pre:v", "-stats_enc_pre_fmt:v")
 
 

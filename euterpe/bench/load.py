@@ -118,7 +118,7 @@ class _Connection(asyncio.Protocol):
         self._is_closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is not a subclass
         self._transport.write(self._shared.next_request())
 
     def data_received(self, data: bytes) -> None:

@@ -117,7 +117,7 @@ def _work_off(plan: LoadPlan) -> float:
 def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
     with plan.open() as store:
         store.inbox.sweep()
-        collect_garbage_less_often()  # `euterpe worker` does the same
+        collect_garbage_less_often()  # as `euterpe worker` does
         start.wait()
         began = time.monotonic()  # CLOCK_MONOTONIC is comparable between processes
         run_to_success(store, plan)

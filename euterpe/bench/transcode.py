@@ -44,7 +44,7 @@ class Clips:
 
     def make_large(self, path: Path, *, size_bytes: int) -> None:
         """Write `size_bytes` of raw video to `path`. Without an encoder, this takes only seconds."""
-        # The source and the worker's copy need twice the size, and a worker also keeps some space free.
+        # The source and the worker's copy take twice this size together. A worker also keeps some space free.
         if shutil.disk_usage(path.parent).free < 3 * size_bytes:
             raise BenchFailed(f"{path.parent} has no room for a source of {size_bytes} bytes and its copy")
         picture, frames = (

@@ -29,15 +29,15 @@ class ForeignJob:
     name: str  # selects the mapping: BullMQ's job name, OmniQ's `payload.type`, or the task of a stream job
     data: Json | None  # the payload, or None if it is not a JSON object
     priority: int = 0  # as the foreign queue stores it
-    # The number of attempts that the foreign queue makes. None if it makes only one attempt: then Euterpe
-    # retries.
+    # The number of attempts that the foreign queue makes. None if the queue makes only one attempt, because
+    # Euterpe then makes the retries.
     attempts: int | None = None
-    # The texts in which the foreign queue has recorded earlier failures, or None if it keeps no record. If no
-    # text names an attempt of Euterpe, the failure of this attempt was not reported: the bridge was killed.
+    # The texts in which the foreign queue has recorded earlier failures, or None if it keeps no record. If an
+    # attempt of Euterpe has failed and none of the texts names it, a bridge was killed before its report.
     past_failures: tuple[str, ...] | None = None
-    # The foreign queue makes this attempt by itself, because it has no word for a failure without a retry.
+    # True if the foreign queue retries every failure, even a final one, and this delivery is such a retry.
     ignores_final_failures: bool = False
-    handle: Any = field(default=None, repr=False, compare=False)  # what the adapter needs for its calls
+    handle: Any = field(default=None, repr=False, compare=False)  # the adapter's own data for its calls
 
 
 class ForeignLease(StrEnum):
@@ -60,7 +60,7 @@ class Told(StrEnum):
 class ForeignFailure:
     """The failure of a job, as the foreign queue records it.
 
-    `retry` tells whether the foreign queue may try again, by its own rules. `mark` names the attempt. If the
+    `retry` is True if the foreign queue may retry the job by its own rules. `mark` names the attempt. If the
     foreign queue keeps a record of failures, the adapter adds the mark to the record. Later deliveries return
     the record as `ForeignJob.past_failures`.
     """

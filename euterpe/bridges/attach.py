@@ -139,7 +139,7 @@ class Attacher:
         if row.status != JobStatus.FAILED or not _is_reported(job, row):
             return attached
         if job.ignores_final_failures and not failure_of(row).retry:
-            return attached  # reported once more: a canceled job must not run again
+            return attached  # the failure is reported again: a canceled job must not run again
         try:
             await self._calls.run(partial(self._store.control.retry, row.job_id))
         except (Conflict, NotFound) as error:
@@ -156,8 +156,8 @@ class Attacher:
 def _is_reported(job: ForeignJob, row: JobRow) -> bool:
     """Return whether the foreign queue knows of the failure in this row.
 
-    A bridge may have been killed after the failure and before its report. Then the job is delivered again,
-    and a retry now would run an attempt that the foreign queue has not granted.
+    If a bridge was killed before it reported the failure, the foreign queue delivers the job again. A retry
+    now would run an attempt that the foreign queue has not granted.
     """
     if job.past_failures is None:
         return True

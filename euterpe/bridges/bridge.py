@@ -1,7 +1,7 @@
 """The loops of a bridge: take jobs of a foreign queue, extend their leases, and hand them back at the end.
 
-Each held job is a task of the job reporter. One loop extends the leases of all held jobs, and one watcher
-reads all their rows.
+The job reporter serves each held job in a separate task. One loop extends the leases of all held jobs, and
+one watcher reads all their rows.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ _log = structlog.get_logger(__name__)
 class BridgeTimings:
     """Durations of a bridge, in seconds."""
 
-    take_wait_s: float = 1.0  # the longest wait for a job, which can delay a stop
+    take_wait_s: float = 1.0  # the longest wait for a job; it can delay a stop
     progress_every_s: float = 1.0
     no_room_s: float = 2.0  # the pause before the requester's quota is read again
     database_s: float = 1.0  # the pause after a failed call of the database
-    drain_s: float = 10.0  # how long a stopping bridge waits for reports under way, and then for releases
-    # The longest pause after a failed heartbeat. After an outage of Redis, OmniQ's adapter reaps leases of
-    # other bridges when these must have sent a heartbeat. There is one call per bridge, so a pause that grows
-    # would not take much load off the foreign queue.
+    drain_s: float = 10.0  # at a stop: the time limit for running reports, and for releases
+    # The longest pause after a failed heartbeat. OmniQ's adapter relies on this limit: after an outage of
+    # Redis, it reaps leases only when all running bridges must have sent a heartbeat. Longer pauses would
+    # hardly relieve the foreign queue, because each bridge makes only one call.
     beat_retry_s: float = 1.0
 
 
@@ -230,7 +230,7 @@ class Bridge:
 
 
 async def _first(task: "asyncio.Future[Any]", stopping: asyncio.Event) -> bool:
-    """Wait for the task or for the stop. Return whether the task has ended; if not, cancel it."""
+    """Wait until the task ends or the bridge stops. Cancel an unfinished task, and return False for it."""
     stop = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)

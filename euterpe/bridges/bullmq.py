@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 # queue still fail such jobs if these workers use the default.
 _MAX_STALLED_COUNT = 1000
 _STALLED_CHECK_S = 30.0
-_BEATS_PER_LOCK = 4  # the contract says twice per lock duration
+_BEATS_PER_LOCK = 4  # the contract asks for two per lock duration
 _CONNECTIONS = 16
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
 _OLDEST_REDIS = (6, 2)
@@ -190,7 +190,8 @@ class BullMqAdapter:
             except _UNANSWERED as error:
                 if not jobs:
                     raise
-                # The next call raises it again. What was taken must not wait for the end of its lock.
+                # Return the jobs taken so far: otherwise they would wait until their locks expire. The next
+                # call raises the error again.
                 _log.info("bullmq_take_interrupted", taken=len(jobs), error=type(error).__name__)
                 break
             raw, job_id, limit_ms, due_ms = answer or (None, None, 0, 0)
@@ -252,8 +253,8 @@ class BullMqAdapter:
     # -- report
 
     async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
-        # The answer has only job ids. If this bridge has taken its own stalled job again, ask for the newer
-        # lock.
+        # The answer contains job ids, and no tokens. If this bridge has taken its own stalled job again, it
+        # has two tokens for one job, and extends only the newer lock.
         newest = {job.job_id: job.handle.token for job in sorted(jobs, key=_token_number)}
         ids, tokens = list(newest), list(newest.values())
         with _translated():

@@ -1,7 +1,7 @@
-"""Report a job of a foreign queue: attach it to its row, and tell the foreign queue what becomes of that.
+"""Attach a job of a foreign queue to its row, and report the progress and the end of the row to this queue.
 
-A foreign lease only allows the bridge to report to the foreign queue. A job whose lease is lost continues to
-run, and the next holder of the foreign job reports its end.
+Only the holder of a foreign lease may report to the foreign queue. If the lease is lost, the job continues to
+run in Euterpe, and the next holder reports its end.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class HeldJob:
         # queue's answer to the report shows the loss.
         self.is_reporting = False
         self.is_canceled = False  # True after the producer's cancel was passed on to the row
-        # True once the job is handed back. A heartbeat would extend a lease that another bridge may take, and
-        # in streams it would reset the idle time that `release` has set.
+        # True once the job is handed back, so that no further heartbeat is sent. A heartbeat would extend a
+        # lease that another bridge is to take. In streams, it would reset the idle time set by `release`.
         self.is_released = False
         self._lost = asyncio.Event()
         self._canceled = asyncio.Event()
@@ -173,14 +173,15 @@ class JobReporter:
                 _log.warning(
                     "bridged_job_waits", bridge=self._bridge, foreign_id=held.job.job_id, reason=event
                 )
-            # A cancel does not end this pause: there is no row to cancel yet, and each repetition is a query.
+            # A cancel by the producer does not end this pause: without a row there is nothing to cancel yet,
+            # and an early repetition would only cost a query.
             await held.until(asyncio.sleep(pause_s), or_canceled=False)
 
     async def _reported(self, held: HeldJob, attached: Attached) -> Told:
-        """Report progress and end of a row. Return the foreign queue's answer to the report of the end."""
+        """Report the progress of a row, and then its end. Return the foreign queue's answer to the end."""
         job = held.job
         if attached.is_retried:
-            await self._report_progress(job, 0.0)  # replaces the progress of the last attempt
+            await self._report_progress(job, 0.0)  # replaces the progress of the previous attempt
         progress = ProgressThrottle(self._progress_every_s)
         with self._watcher.watching(attached.job_id, attached.requester_id) as watched:
             while True:
@@ -198,7 +199,7 @@ class JobReporter:
                     await self._report_progress(job, percent)
 
     async def _cancel_row(self, held: HeldJob, job_id: str) -> None:
-        """Cancel the row of a job that its producer has canceled. The next beat repeats a failed cancel."""
+        """Cancel the row of a job that its producer has canceled. If this fails, the next beat repeats it."""
         held.note_cancel()
         try:
             await self._cancel(job_id)
@@ -229,7 +230,8 @@ class JobReporter:
 async def _with_login(call: Callable[[], Awaitable[Answer]]) -> Answer:
     """Make a call. Raise `ForeignUnavailable` if the login is refused, so that the report is repeated.
 
-    The bridge has logged in at its start. So the password has been changed, and may be changed again.
+    The bridge logged in at its start, so the password was changed later. The operator can change it again, so
+    the refusal counts as an outage.
     """
     try:
         return await call()

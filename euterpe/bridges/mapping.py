@@ -14,7 +14,8 @@ from euterpe.domain.text import display_text
 
 ANY_NAME = "*"
 MOST_ATTEMPTS = 100
-# If the foreign queue makes several attempts, the job gets two further attempts, for crashes of our workers.
+# If the foreign queue makes several attempts of a job, Euterpe's job gets the same number plus two. The two
+# attempts are for crashes of our workers.
 SPARE_ATTEMPTS = 2
 _MOST_VALUES = 10_000
 _MOST_CHARACTERS = 1024 * 1024

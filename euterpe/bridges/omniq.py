@@ -1,8 +1,8 @@
 """The adapter of OmniQ, through its client, the PyPI package `omniq`.
 
 The package is under the GPL, so the user installs it, and no other module may import it. Its calls block, so
-threads of the adapter make them. OmniQ has no word for progress, for a result, and for a failure without a
-retry: a job is delivered until its attempts are used up.
+threads of the adapter make them. OmniQ cannot record progress or a result. It cannot record that a failure is
+final either: it delivers a failed job again until the attempts of the job are used up.
 """
 
 import asyncio
@@ -46,20 +46,19 @@ Answer = TypeVar("Answer")
 
 _THREADS = 8
 _POLL_S = 0.01  # OmniQ has no blocking reserve; its own consumer asks every 0.05 s
-_PAUSED_S = 0.25  # as OmniQ's own consumer
+_PAUSED_S = 0.25  # the same as in OmniQ's own consumer
 _UPKEEP_S = 0.5  # OmniQ's own consumer promotes and reaps every second
-# When Redis answers again, a heartbeat of another bridge may still wait for its time limit (`ANSWER_S`, 5 s),
-# and then for the longest pause between heartbeats (1 s). 2 s are a margin.
+# When Redis answers again, another bridge can still wait 5 s (`ANSWER_S`) for the answer to a lost heartbeat,
+# and then 1 s, the longest pause after a failed heartbeat. The other 2 s are a margin.
 _REAP_REST_S = 8.0
-_SLOW_S = 1.0  # a silence of Redis that a lease survives: a heartbeat comes when less than 2 s are left
+_SLOW_S = 1.0  # a shorter silence of Redis ends no lease: a heartbeat is sent when 2 s of the lease are left
 
 
 class OmniqAdapter:
     """A consumer of one queue of OmniQ.
 
-    `reap_rest_s` must pass after the first answer of Redis, and after the first one that follows an outage,
-    before expired leases are reaped. A reap costs an attempt, and the other bridges must extend their leases
-    first.
+    After a start and after each outage, the adapter reaps no lease until `reap_rest_s` after the first answer
+    of Redis. The other bridges need this time to extend their leases, because a reap costs an attempt.
     """
 
     beat_interval_s = BEAT_S
@@ -83,7 +82,7 @@ class OmniqAdapter:
         self._client: Any = None
         self._leases = OmniqLeases(self._redis, lambda: self._client, self._queue, self._base)
         self._next_upkeep = 0.0
-        self._reap_after = math.inf  # not before Redis has answered
+        self._reap_after = math.inf  # no reap before this time; infinite until Redis answers
         self._quiet_until = 0.0  # no reap before this time, because Redis was full or slow
         self._failures = 0
 
@@ -109,7 +108,7 @@ class OmniqAdapter:
         except Exception as error:  # noqa: BLE001  a stop must not fail; the leases will be reaped
             _log.warning("omniq_leases_not_left", queue=self._queue, error=word(error))
         finally:
-            # Releases that wait for a thread have used up the time of the drain.
+            # Cancel releases that still wait for a thread, because the time of the drain is over.
             await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
             self._redis.close()
 
@@ -172,7 +171,8 @@ class OmniqAdapter:
         except Exception as error:
             if not taken.jobs:
                 raise
-            # The next call raises it again. What was taken must not wait for the end of its lease.
+            # Return the jobs taken so far: otherwise they would wait until their leases expire. The next call
+            # raises the error again.
             _log.info("omniq_take_interrupted", queue=self._queue, taken=len(taken.jobs), error=word(error))
             taken.is_interrupted = True
         return taken
@@ -182,16 +182,17 @@ class OmniqAdapter:
         try:
             return self._read(lease)
         except RedisError:
-            raise  # the next call repeats it
+            raise  # the next call reads the job again
         except Exception as error:  # noqa: BLE001  otherwise this lease would be in the way of all others
             _log.error("omniq_job_unreadable", queue=self._queue, foreign_id=lease.job_id, exc_info=error)
             return None
 
     def _read(self, lease: OmniqLease) -> ForeignJob | None:
-        """Return the job of a lease, or None if it is gone or has been reserved again.
+        """Return the job of a lease, or None if the job is gone or has been reserved again.
 
-        The payload is read together with `created_ms`. A producer that publishes the same id again replaces
-        both, and the payload of the reserve may be that of the earlier job.
+        Read the payload together with `created_ms`, and ignore the payload in the answer of `reserve`. A
+        producer that publishes the same id again replaces both values, so the ignored payload can belong to
+        the earlier job.
         """
         found = self._job(lease.job_id)
         if found is None or found.lease_token != lease.token:
@@ -210,7 +211,7 @@ class OmniqAdapter:
             data=data,
             attempts=found.max_attempts,
             past_failures=(found.last_error,) if found.last_error else (),
-            # A retry by hand begins with the first attempt.
+            # A retry that a person requests begins with attempt 1 again. Later attempts are OmniQ's retries.
             ignores_final_failures=found.attempt > 1,
             handle=lease,
         )
@@ -220,10 +221,10 @@ class OmniqAdapter:
         return OmniqJob.of(fields) if fields else None
 
     def _run_upkeep(self, limit: int) -> None:
-        """Promote delayed jobs, adopt released leases, and reap expired ones, when that is due.
+        """If the upkeep is due, promote delayed jobs, adopt released leases, and reap expired leases.
 
-        After an outage, or during a handover, also leases that belong to this bridge, or to none, may have
-        expired. They are extended before the reap, which would cost them an attempt.
+        After an outage or during a handover, leases of this bridge and released leases can have expired too.
+        Extend them before the reap, because a reap costs each job an attempt.
         """
         now = time.monotonic()
         if now < self._next_upkeep:
@@ -241,13 +242,13 @@ class OmniqAdapter:
         self._next_upkeep = now + self._upkeep_s
 
     def _is_full(self) -> bool:
-        """Return whether Redis refuses heartbeats, which need memory. It would carry out a reap."""
+        """Return whether Redis is full: it refuses heartbeats, which need memory, but carries out reaps."""
         info = self._redis.info("memory")
         used = info["used_memory"] - info.get("mem_not_counted_for_evict", 0)
         return bool(0 < info.get("maxmemory", 0) < used)
 
     def _note_pace(self, began: float) -> None:
-        """Let reaps rest if Redis was slow. The heartbeats of other bridges may have waited, too."""
+        """Delay the next reap if Redis was slow, because heartbeats of other bridges can be late then."""
         now = time.monotonic()
         if now - began > _SLOW_S:
             self._quiet_until = now + self._reap_rest_s
@@ -280,7 +281,7 @@ class OmniqAdapter:
         return await self._run(partial(self._end, job.handle, ack, is_ours))
 
     def _end(self, lease: OmniqLease, ack: Callable[..., Any], is_ours: Callable[[OmniqJob], bool]) -> Told:
-        """Ack the job. If OmniQ refuses that, find out whether an earlier call has done it already."""
+        """Ack the job. If OmniQ refuses the ack, find out whether an earlier call has acked the job."""
         try:
             ack(queue=self._queue, job_id=lease.job_id, lease_token=lease.token)
         except RuntimeError as error:
@@ -295,7 +296,10 @@ class OmniqAdapter:
         return told
 
     async def release(self, job: ForeignJob) -> None:
-        """Leave the lease to another bridge. OmniQ has no call for that: a reap would cost an attempt."""
+        """Leave the lease to another bridge, because OmniQ has no call that hands a job back.
+
+        Without this handover, the lease would expire, and the reap would cost the job an attempt.
+        """
         await self._run(partial(self._leases.hand_over, job.handle))
 
 

@@ -1,4 +1,4 @@
-"""The jobs and leases of OmniQ, as its hashes show them. Nothing here is of OmniQ's client."""
+"""The jobs and leases of OmniQ, as its hashes show them. This module does not use OmniQ's client."""
 
 import json
 import time
@@ -9,13 +9,13 @@ from euterpe.bridges.adapter import ForeignFailure, Json
 
 BEAT_S = 0.25
 _LEAST_LEASE_MS = 8 * BEAT_S * 1000
-_MOST_ERROR_BYTES = 4096  # OmniQ cuts the rest off
+_MOST_ERROR_BYTES = 4096  # OmniQ cuts off the rest of a longer text
 _DEFAULT_TIMEOUT_MS = 60_000  # of a job without a `timeout_ms`, as in OmniQ's scripts
 
 
 @dataclass(frozen=True)
 class OmniqJob:
-    """A job as its hash shows it. The client's own reader returns None if Redis does not answer."""
+    """A job as its hash shows it. OmniQ's own reader is not used: without an answer it returns None."""
 
     state: str
     payload: str
@@ -52,16 +52,16 @@ class OmniqLease:
     timeout_ms: int = 0
 
     def needs_heartbeat(self, now_ms: int) -> bool:
-        """Return whether less than half of the lease is left, or less than eight beats.
+        """Return whether less than half of the lease is left, or less than eight times `BEAT_S`.
 
-        A heartbeat adds its time to the end of the lease. With one in each beat, the job of a killed bridge
-        would stay locked for hours.
+        A heartbeat adds `timeout_ms` to the end of the lease. With a heartbeat at every interval, the lease
+        would grow, and the job of a killed bridge would stay locked for hours.
         """
         return self.lock_until_ms - now_ms < max(self.timeout_ms / 2, _LEAST_LEASE_MS)
 
 
 def error_text(failure: ForeignFailure) -> str:
-    """Return the text of a failure. It ends with the mark, so that OmniQ must not cut it."""
+    """Return the text of a failure, with the mark at its end, and short enough that OmniQ does not cut it."""
     mark = f"\n{failure.mark}" if failure.mark else ""
     text = f"{failure.code}: {failure.message}".encode()
     return text[: _MOST_ERROR_BYTES - len(mark.encode())].decode(errors="ignore") + mark

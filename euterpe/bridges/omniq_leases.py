@@ -1,6 +1,7 @@
 """The leases of a bridge to OmniQ, and their handover to the next bridge.
 
-OmniQ cannot hand a job back. So a bridge that stops leaves its leases in a hash, and another one adopts them.
+OmniQ cannot hand a job back. So a stopping bridge writes its leases to a hash, and another bridge adopts
+them.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 from euterpe.bridges.adapter import ForeignLease
 from euterpe.bridges.omniq_jobs import OmniqJob, OmniqLease, now_ms
 
-_MOST_HEARTBEATS = 20  # for one job in one beat; enough for a `timeout_ms` of 0.1 s
+_MOST_HEARTBEATS = 20  # for one job in one call: 20 heartbeats extend a lease of 0.1 s to 2 s
 _RELEASED_TTL_S = 86_400
 _LEASE_FIELDS = ("state", "lease_token", "lock_until_ms", "timeout_ms")
 _REFUSALS = ("NOT_ACTIVE", "TOKEN_MISMATCH")
@@ -20,7 +21,7 @@ class OmniqLeases:
 
     def __init__(self, redis: Any, client: Callable[[], Any], queue: str, base: str) -> None:
         self._redis, self._client, self._queue, self._base = redis, client, queue, base
-        self._released_key = f"{base}:euterpe:released"  # leases that bridges have left, by job
+        self._released_key = f"{base}:euterpe:released"  # leases that bridges have released, by job id
         self.held: set[OmniqLease] = set()
         self.unread: list[OmniqLease] = []  # leases of jobs that `take` has not returned yet
 
@@ -52,16 +53,17 @@ class OmniqLeases:
             self.unread.pop(0)
 
     def adopt(self, limit: int) -> list[OmniqLease]:
-        """Take over leases of bridges that were stopped. Return those for which there is no room yet."""
+        """Take over leases of stopped bridges. Return the leases for which this bridge has no room yet."""
         waiting = []
         for job_id, token in self._redis.hgetall(self._released_key).items():
-            if self._has(token):  # adopted by an earlier call, whose answer was lost
+            if self._has(token):  # adopted by an earlier call whose answer was lost
                 self._redis.hdel(self._released_key, job_id)
             elif len(self.unread) >= limit:
                 waiting += self._valid(job_id, token)
             else:
                 for lease in self._valid(job_id, token):
-                    # First keep the lease: if the answer of HDEL is lost, nobody else may know it any more.
+                    # Keep the lease before HDEL removes it from the hash: if the answer of HDEL is lost, no
+                    # other bridge can find the lease.
                     self.unread.append(lease)
                     if not self._redis.hdel(self._released_key, job_id):
                         self.unread.remove(lease)  # another bridge has taken it
@@ -71,10 +73,10 @@ class OmniqLeases:
         return any(lease.token == token for lease in [*self.held, *self.unread])
 
     def _valid(self, job_id: str, token: str) -> list[OmniqLease]:
-        """Return a released lease, or nothing if it is no longer valid."""
+        """Return a list with the released lease, or an empty list if the lease is no longer valid."""
         values = self._redis.hmget(f"{self._base}:job:{job_id}", _LEASE_FIELDS)  # without the payload
         job = OmniqJob.of({name: value for name, value in zip(_LEASE_FIELDS, values, strict=True) if value})
-        # A job that was published again keeps its old token while it waits.
+        # A job that was published again keeps its old token while it waits, so check its state too.
         if job.state == "active" and job.lease_token == token:
             return [OmniqLease(job_id, token, job.lock_until_ms, job.timeout_ms)]
         self._redis.hdel(self._released_key, job_id)
@@ -82,6 +84,6 @@ class OmniqLeases:
 
 
 def require_refusal(error: RuntimeError) -> None:
-    """Raise the error unless OmniQ has refused a token. The client has no types for its errors."""
+    """Raise the error unless its text shows that OmniQ refused a token: the client has no error types."""
     if not any(refusal in str(error) for refusal in _REFUSALS):
         raise error

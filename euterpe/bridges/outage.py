@@ -63,7 +63,10 @@ class ForeignCalls:
                 await asyncio.sleep(self.pause_s(failures))
 
     def pause_s(self, failures: int) -> float:
-        """Return the pause after this many failures in a row. Half is random, so that retries spread out."""
+        """Return the pause after this many failures in a row.
+
+        Half of the pause is random, so that retries spread out.
+        """
         full = min(self._cap_s, self._base_s * 2.0 ** min(failures - 1, 30))
         return full * (1 + self._draw()) / 2
 

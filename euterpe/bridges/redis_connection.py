@@ -1,4 +1,4 @@
-"""Connections to a foreign Redis. Their number is bounded, calls have time limits, and errors omit values."""
+"""Connections to a foreign Redis, limited in number and in time. Their errors quote no values."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ _REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
 
 
 def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
-    """Return a client with at most `connections` connections. The client opens them when it needs them.
+    """Return a client with at most `connections` connections. The client opens each connection on demand.
 
     Raise `BridgeError` if the URL is not a Redis URL. A call without an answer within `answer_s` fails. The
     client repeats no call, because only the caller knows whether a repeat is safe.
@@ -35,7 +35,7 @@ def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
 
 
 def connect_blocking(url: str, *, connections: int, answer_s: float = ANSWER_S) -> redis.Redis:
-    """Return the same client as `connect`, for calls in threads."""
+    """Return a client like that of `connect`, but with blocking calls, for use in threads."""
     try:
         pool = redis.BlockingConnectionPool.from_url(
             url, retry=BlockingRetry(NoBackoff(), 0), **_options(url, connections, answer_s)
@@ -68,7 +68,7 @@ def place_of(url: str) -> str:
     """Return host and port, or the path of the socket, without a password that the URL may contain."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # its text contains the password
+    except ValueError:  # the text of this error contains the password
         return "an address that is no URL"
     if "@" in url and "@" not in parts.netloc:
         return "an address whose password has unescaped characters"
@@ -99,7 +99,7 @@ async def require_single_server(client: Redis, place: str) -> None:
 
 
 def check_server(info: Mapping[str, Any], place: str) -> None:
-    """Raise `BridgeError` if Redis is too old, or is a cluster, by its section `server` of INFO."""
+    """Raise `BridgeError` if the section `server` of INFO shows that Redis is too old or is a cluster."""
     version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
     if version < (6, 2):
         raise BridgeError(f"Redis at {place} has version {info['redis_version']}, and must have 6.2 or newer")
@@ -108,7 +108,7 @@ def check_server(info: Mapping[str, Any], place: str) -> None:
 
 
 def check_eviction(info: Mapping[str, Any], place: str) -> None:
-    """Raise `BridgeError` if a full Redis removes keys, which may be those of jobs."""
+    """Raise `BridgeError` if Redis removes keys when it is full, because it could remove the keys of jobs."""
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise BridgeError(

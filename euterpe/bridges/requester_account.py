@@ -1,6 +1,6 @@
 """The requester on whose behalf a bridge makes jobs: its limits, its quota, and whether it is disabled.
 
-The calls of the store block, so that all parts of a bridge make them through `StoreCalls`.
+The calls of the store block, so all parts of a bridge make these calls in the threads of `StoreCalls`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _REST = 20  # the time between the starts of two counts, as a multiple of the fi
 
 
 class StoreCalls:
-    """Threads for the calls of the store by one event loop."""
+    """A thread pool in which one event loop makes its calls of the store."""
 
     def __init__(self, threads: int = _THREADS) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bridge-store")
@@ -103,7 +103,7 @@ class RequesterAccount:
             if self._clock() >= self._valid_until:
                 began = self._clock()
                 self._state, self._used = await self._calls.run(self._read), 0
-                # Counting a million jobs is slow, so the next count starts after 20 times this duration.
+                # Counting a million jobs is slow, so each count stays valid for 20 times as long as it took.
                 self._valid_until = began + max(self._valid_s, _REST * (self._clock() - began))
         return self._state
 

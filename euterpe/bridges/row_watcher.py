@@ -65,7 +65,7 @@ class RowWatcher:
         watched = WatchedRow(job_id, requester_id)
         self._watched.add(watched)
         self._added.set()
-        self._listener.wake()  # the first read is due at once
+        self._listener.wake()  # end the current wait, so that the row is read at once
         try:
             yield watched
         finally:
@@ -103,6 +103,6 @@ class RowWatcher:
             rows.update((row.job_id, row) for row in found)
         for one in changed:
             row = rows.get(one.job_id)
-            # Rows are committed before they are watched, so a row that is missing was pruned.
+            # A row is committed before it is watched, so a missing row was pruned.
             one.row, one.is_gone, one.version = row, row is None, versions.get(one.job_id)
             one.wake()

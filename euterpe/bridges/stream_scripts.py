@@ -45,7 +45,7 @@ class Created:
 
 @dataclass(frozen=True)
 class StreamEnd:
-    """The end of a job. `result` and `error` are for its hash, and `data` is for its event, each as JSON."""
+    """The end of a job, as JSON texts: `result` and `error` for the job's hash, and `data` for its event."""
 
     status: StreamJobStatus
     result: str
@@ -72,7 +72,7 @@ class StreamScripts:
                 raise AssertionError(answer)
 
     async def running(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
-        """Begin jobs (message, job id). Return `running`, `missing`, `ended` or `lost` for each job."""
+        """Begin jobs (message, job id). For each job, return `running`, `missing`, `ended` or `lost`."""
         return await self._run_for_all("running", jobs, least_s)
 
     async def beat(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:

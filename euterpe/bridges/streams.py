@@ -70,7 +70,7 @@ class StreamsAdapter:
         self._reader = connect(url, connections=1, answer_s=_LONGEST_BLOCK_S + 5)
         self._scripts = StreamScripts(self._client, self._queue, self.consumer)
         self._held: dict[str, str] = {}  # the job id of each held message
-        self._read_messages: list[Message] = []  # not begun yet, because Redis did not answer
+        self._read_messages: list[Message] = []  # read, but Redis failed before their jobs began
         self._cursor, self._next_sweep = "0-0", 0.0
 
     async def start(self) -> None:
@@ -130,7 +130,7 @@ class StreamsAdapter:
             with redis_errors(self._place):
                 await self._scripts.retire(self.consumer, _DEAD_CONSUMER_LEASES * self._lease_s)
         except (ForeignUnavailable, BridgeError) as error:
-            # Other consumers retire this one later. A stop during an outage must not fail.
+            # A stop during an outage must not fail. Other consumers retire this consumer later.
             _log.info("stream_consumer_not_retired", stream=self._queue.stream, error=str(error))
         finally:
             await self._client.aclose()
@@ -138,7 +138,7 @@ class StreamsAdapter:
 
     @property
     def _least_ttl_s(self) -> float:
-        """Return the shortest TTL of a held job. A shorter TTL could end between two heartbeats."""
+        """Return the shortest TTL for held jobs: a shorter TTL could end between two heartbeats."""
         return self._lease_s
 
     async def _finish(self, job: ForeignJob, end: StreamEnd) -> Told:

@@ -47,7 +47,7 @@ OPTIONS: Mapping[Loc, str] = {
 }
 """The option of each field of a job."""
 
-# The values of these options are added to the object that the spec has in this field. The value of any other
+# The values of these options are added to the object in the same field of the spec. The value of any other
 # option replaces the field of the spec.
 _ADDED = ("group", "metadata")
 _EITHER = {"profile": "outputs", "outputs": "profile"}

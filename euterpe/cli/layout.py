@@ -24,7 +24,7 @@ def cell(value: object) -> str:
 
 
 def flat(value: object) -> str:
-    """Return a JSON value for people: `show=news, tags=a b` instead of braces, brackets and quotes."""
+    """Return a JSON value for people, such as `show=news, tags=a b`, without braces, brackets and quotes."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={text}" for name, text in _leaves(value))
     if isinstance(value, list):

@@ -19,7 +19,7 @@ from euterpe.settings import SettingsError
 
 
 def new_app(help_text: str, *, example: str) -> typer.Typer:
-    """Return the program without commands. It has the option --version."""
+    """Return a program that has the option --version, and no commands yet."""
     app = group(help_text, example=example)
     app.callback()(_root)
     return app

@@ -43,7 +43,7 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
     """
 
     def start(services: "Services") -> None:
-        server = services.open_api(host, port)  # first, so that no part starts if the port is taken
+        server = services.open_api(host, port)  # no part starts if the port is taken
         services.start_dispatcher()
         services.start_worker()
         server.start()

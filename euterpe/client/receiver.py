@@ -15,10 +15,13 @@ from euterpe.domain.callback_codes import ReceiverCode
 
 
 class Dedupe(Protocol):
-    """A thread-safe set of the handled events. It is needed because an event may be delivered repeatedly."""
+    """A thread-safe set of the handled events. It is needed, because an event can be delivered repeatedly."""
 
     def first_time(self, event_id: str) -> bool:
-        """Record the event and return whether it was new. Of concurrent calls, only one returns True."""
+        """Record the event and return whether it was new.
+
+        If several threads call this method for one event at the same time, only one call returns True.
+        """
         ...
 
     def forget(self, event_id: str) -> None:

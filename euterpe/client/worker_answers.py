@@ -143,7 +143,7 @@ def accepted(answer: ApiResponse) -> None:
 
 
 def ended(answer: ApiResponse, *, charged: bool) -> AttemptEnd:
-    """Return the answer to `fail` or `release`. The parameter is the default of the field `charged`."""
+    """Return the answer to `fail` or `release`. If the answer has no field `charged`, use the parameter."""
     accepted(answer)
 
     def read(values: Values) -> AttemptEnd:

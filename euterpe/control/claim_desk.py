@@ -50,7 +50,7 @@ DEFAULT_TIMINGS = DeskTimings()
 # A claim that serves more workers needs more lookups of claim ids, but most claims find only one or two jobs.
 # So the first claim serves only this number of workers. If a claim gave each of its workers all the jobs that
 # the worker asked for, the next claim serves twice the number of workers. After any other claim, the next
-# claim serves this number of workers again.
+# claim serves `_FEW` workers again.
 _FEW = 8
 
 
@@ -219,8 +219,7 @@ class ClaimDesk:
             batch = self._bounded(islice(filter(self._is_ready, self._waiting), self._at_once))
             for one in batch:
                 one.is_claiming = True
-            # Leave out urgent workers: the desk answers an urgent worker after one claim for it, and this
-            # search does not claim new jobs.
+            # Leave out urgent workers: their next result is their answer, and this search claims no new jobs.
             unsure = (one for one in self._waiting if one.is_new and not (one.is_claiming or one.is_urgent))
             looked_for = list(islice(unsure, self._most_jobs)) if batch else []
             for one in looked_for:

@@ -72,7 +72,7 @@ class _RefreshResults:
     def of(self, call: object, refresh: Callable[[], Refreshed]) -> Refreshed:
         """Return the result of a call that may arrive several times.
 
-        Only the first copy of the call calls `refresh`. The later copies wait for the first one's result.
+        Only the first copy of the call calls `refresh`. Later copies wait for the result of the first copy.
         """
         with self._lock:
             self._forget_old()
@@ -85,7 +85,7 @@ class _RefreshResults:
                 result.set_result(refresh())
             except BaseException as error:
                 with self._lock:
-                    self._results.pop(call, None)  # so that a later copy of the call tries again
+                    self._results.pop(call, None)  # let a later copy of the call try again
                 result.set_exception(error)
                 raise
         return result.result()

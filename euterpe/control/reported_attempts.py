@@ -175,7 +175,7 @@ def _write(
 
     Do not write a report that is invalid, or whose token cannot be verified. Otherwise its whole batch would
     fail, and the group commit would write the reports of the batch one by one. If the key provider does not
-    answer, each report would call it again.
+    answer, each of these writes would call the key provider again.
     """
     made = [_made_or_refused(make) for make in makes]
     good = [report for report in made if not isinstance(report, Exception)]

@@ -1,8 +1,8 @@
 """Seal the secrets of a job to the public key of a remote worker (HPKE, RFC 9180, base mode).
 
-TLS may end at a proxy, and proxies, debug logs and tracing tools may store HTTP bodies. Nobody can read
-sealed secrets in such copies. The suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. A sealed
-secret is the encapsulated key (32 bytes), followed by the ciphertext with its tag.
+TLS can end at a proxy, and proxies, debug logs and tracing tools can store HTTP bodies. Nobody can read
+sealed secrets in these stored bodies. The suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. A
+sealed secret is the encapsulated key (32 bytes), followed by the ciphertext with its tag.
 """
 
 import binascii

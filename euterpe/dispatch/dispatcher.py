@@ -255,7 +255,7 @@ class Dispatcher:
             return None, None
 
     def _before_send(self, event: ClaimedEvent) -> None:
-        """Record that the keys are available. Raise `SendWithdrawn` if the lease may end during the send."""
+        """Record that the keys are available. Raise `SendWithdrawn` if the lease can end during the send."""
         with self._lock:
             is_back = self._keys.end()
         if is_back:
@@ -277,7 +277,7 @@ class Dispatcher:
         self._listener.wake()  # wake the claim thread, which postpones the events
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
-        """Record the end of `send`, and its delivery unless it is None.
+        """Record the end of `send`, and record `delivery` unless it is None.
 
         Return the next send for this thread, or None.
         """

@@ -41,8 +41,8 @@ class KeysPause:
     def begin_trial(self) -> bool:
         """Permit one trial send if a pause has ended. Return whether the trial was permitted.
 
-        The next pause begins now, so the next trial is permitted after this pause even if the present trial
-        has no result.
+        The next pause begins now. When this pause ends, the next trial is permitted, even if the present
+        trial has no result by then.
         """
         if self._until is None or self._clock() < self._until:
             return False

@@ -81,7 +81,7 @@ class ResultWriter:
             return None
         try:
             self._write(batch)
-        finally:  # also after an error: otherwise the leases of these events would be extended for ever
+        finally:  # after an error too, because otherwise the leases of these events would never end
             self._settled([delivery.event for delivery in batch])
         return 0.0
 

@@ -37,7 +37,7 @@ from euterpe.store.secrets.requesters import Requesters
 
 _log = structlog.get_logger(__name__)
 
-# Secrets are cached for this time. After a change, the dispatcher can use the old secrets for the same time.
+# Secrets are cached for this time. So the dispatcher can use old secrets for up to this time after a change.
 _FRESH_S = 3.0
 _CAPACITY = 1_000
 
@@ -87,7 +87,7 @@ class SigningSecrets:
             self._remembered.pop(requester_id, None)
             self._remembered[requester_id] = (now, secrets)
             if len(self._remembered) > self._capacity:
-                del self._remembered[next(iter(self._remembered))]  # the secrets that were read longest ago
+                del self._remembered[next(iter(self._remembered))]  # delete the oldest secrets
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class Sender:
     ) -> tuple[Delivery, Outcome]:
         """Send an event. Return the delivery to record, and the outcome that updates the receiver's health.
 
-        `before_send` can withdraw the event at the last moment. So it is called after the secrets have been
-        read: a key provider may take seconds to decrypt them.
+        `before_send` can withdraw the event at the last moment. So `before_send` is called after the secrets
+        have been read, because a key provider can take seconds to decrypt the secrets.
 
         Raise `StoreUnavailable` or `KeyProviderUnavailable` if the secrets cannot be read, and
         `SendWithdrawn` if `before_send` raises it. In all three cases nothing was sent. No other error is

@@ -128,9 +128,9 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
 
     The public part contains the name of a profile and also its outputs, so that a worker does not need the
     profile's file. During a rolling upgrade, a worker of the previous release can read the public part. Such
-    a worker refuses newer fields, and refuses a spec with both the name and the outputs of a profile that it
-    knows. So leave out newer fields with default values, and the outputs of the profiles that the previous
-    release knows.
+    a worker refuses fields that its release does not know. It also refuses a spec with both the name and the
+    outputs of a profile that its release knows. So leave out newer fields with default values, and the
+    outputs of the profiles that the previous release knows.
 
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.

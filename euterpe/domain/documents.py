@@ -385,7 +385,7 @@ class ProgressDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshDocument:
-    """The body of a call to `refresh_url`, made when the credentials were refused or expire soon."""
+    """The body of a call to `refresh_url`. The credentials were refused, or expire soon."""
 
     job_id: JobId
     credential_version: Annotated[

@@ -46,8 +46,8 @@ class LeasedJob:
     max_attempts: int
     queue: str
     spec: Mapping[str, Any]
-    # The control plane that leased the job to the worker finds the claim by this value. No other part reads
-    # the value.
+    # The control plane that leased the job to the worker finds the claim by this value. No other part
+    # of Euterpe reads this value.
     handle: object = field(repr=False, compare=False)
 
 

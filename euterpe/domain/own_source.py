@@ -26,8 +26,8 @@ def replaces_its_source(spec: JobSpec) -> bool:
 def find_overwritten_source(spec: JobSpec, names: Iterable[str]) -> str | None:
     """Return the first name whose file would overwrite the source or a watermark, or None."""
     # If a watermark and the source are in stores of different types, the watermark is read without the
-    # source's credentials. So it is compared with the outputs even if the source and the outputs have
-    # different endpoints or accounts.
+    # source's credentials. So such a watermark is compared with the outputs even if the source and the
+    # outputs have different endpoints or accounts.
     is_one_store, sources = _is_one_store(spec.credentials), (spec.source.url, *watermark_urls(spec).values())
     read = {_place(url) for url in sources if is_one_store or scheme_of(url) != spec.source.scheme}
     for name in names:

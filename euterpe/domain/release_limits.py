@@ -14,7 +14,7 @@ BOUNDED_CODES = frozenset(code for code in ErrorCode if code.release.is_bounded)
 
 
 # A job that is released by one of these rules usually waits for disk space or for the key provider. ALWAYS
-# also applies to releases without a reason, for example by a worker that is stopped.
+# also applies to releases without a reason, for example when a worker is stopped.
 _WAITING = (Release.BY_CAUSE, Release.ALWAYS)
 
 
@@ -47,10 +47,10 @@ class ReleaseLimits:
     # A job may be released this many times without a pause, because each worker that is stopped releases its
     # jobs.
     most_without_pause: int = 3
-    # A job with one of `BOUNDED_CODES` fails permanently after `least_bounded` releases over at least
-    # `elsewhere_ms` (or one of the two longer times below). If only the number counted, a job could fail
-    # although a few workers have what the job needs. If only the time counted, a job could fail because it
-    # waited in a long queue after its first release.
+    # A job with one of `BOUNDED_CODES` fails permanently after `least_bounded` releases, if the first of them
+    # was at least `elsewhere_ms` ago. In two cases, a longer time below replaces `elsewhere_ms`. If only the
+    # number counted, a job could fail although a few workers have what the job needs. If only the time
+    # counted, a job could fail because it waited in a long queue after its first release.
     least_bounded: int = 20
     elsewhere_ms: int = 3_600_000
     # This longer time applies if only one worker has released the job, because the other workers may be busy

@@ -1,1 +1,4 @@
-"""The Redis job gateway: an HTTP API for jobs that live in Redis alone. A bridge makes SQL rows of them."""
+"""The Redis job gateway: an HTTP API for jobs that are stored only in Redis.
+
+A bridge makes a SQL row of each job.
+"""

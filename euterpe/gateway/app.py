@@ -21,7 +21,7 @@ from euterpe.gateway.middleware import GatewayMiddleware
 from euterpe.gateway.problems import GatewayRefusal, answer_outage, answer_refusal, answer_routing_error
 from euterpe.gateway.service import Authenticate, Gateway, GatewayLimits, NoKeys
 
-_CONNECTIONS = 2  # to Redis; the event hub has a further connection
+_CONNECTIONS = 2  # to Redis, in addition to the event hub's connection
 
 
 def create_app(

@@ -192,8 +192,8 @@ class EventHub:
         for key, entries in found or ():
             events = [StreamEvent(event_id, fields) for event_id, fields in entries]
             for subscription in self._subscriptions.get(key, ()):
-                # A subscription that joined during the read may need earlier events first. The next read
-                # begins at its position.
+                # A subscription that joined during the read may need earlier events first. So the
+                # next read begins at the position of this subscription.
                 if subscription.position >= asked[key]:
                     subscription.give(events)
 
@@ -211,7 +211,10 @@ class EventHub:
             self._is_unblocking = False
 
     async def _check_if_due(self) -> None:
-        """End the subscriptions to event streams that have expired. An XREAD does not report them."""
+        """End the subscriptions to event streams that have expired.
+
+        This check is needed, because an XREAD does not report expired streams.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._next_check:
             return

@@ -70,7 +70,10 @@ def _event_frame(event: StreamEvent) -> bytes:
 
 
 def _expired() -> bytes:
-    """Return the last frame of a stream whose events are gone. It is no event, so it has no `id`."""
+    """Return the last frame of a stream whose job has expired or was removed.
+
+    The frame is no event, so it has no `id`.
+    """
     data = {"code": "expired", "message": "the job has expired or was removed"}
     return _frame(
         "error", {"id": None, "type": "error", "ts": _now_ms(), "step": "gateway.events", "data": data}

@@ -87,7 +87,10 @@ class StreamJobsEndpoint:
         return JSONResponse({"ok": True})
 
     async def _create(self, job: NewStreamJob) -> Created:
-        """Create a job. If the connection breaks, repeat the call once. The same job id makes this safe."""
+        """Create a job. If the connection breaks, repeat the call once.
+
+        The repetition is safe, because both calls have the same job id.
+        """
         most = self._gateway.limits.max_backlog
         try:
             return await self._gateway.scripts.create(job, most)

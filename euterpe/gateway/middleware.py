@@ -23,8 +23,8 @@ _HEADERS = (
 class GatewayMiddleware:
     """The only middleware. With `checks_host`, requests are refused if their `Host` is not a loopback host.
 
-    A gateway without keys trusts all programs on its machine. A web page must not reach it through a host
-    name that resolves to the loopback address (DNS rebinding).
+    A gateway without keys trusts all programs on its machine. A web page must not reach such a gateway
+    through a host name that resolves to the loopback address (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, *, metrics: GatewayMetrics, checks_host: bool) -> None:

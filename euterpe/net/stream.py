@@ -64,7 +64,7 @@ class GuardedStream(httpcore.NetworkStream):
                 raise limits.timeout() from None
             except OSError as error:
                 limits.end_wait(0)
-                # After a WriteError httpcore reads the response. That is useful, because a server that
+                # After a WriteError httpcore reads the response. The response is useful: a server that
                 # refuses a body early may have sent the reason.
                 raise httpcore.WriteError from error
             limits.end_wait(sent)
@@ -76,8 +76,8 @@ class GuardedStream(httpcore.NetworkStream):
     def get_extra_info(self, info: str) -> Any:
         """Answer httpcore's query `is_readable`: return True if this idle connection must not be used again.
 
-        This is the case if the connection is too old or readable. An idle connection is readable if the peer
-        has closed it.
+        A connection that is too old or readable must not be used again. An idle connection is readable if the
+        peer has closed it.
         Return None for any other `info`.
         """
         if info != "is_readable":

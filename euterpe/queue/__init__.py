@@ -1,4 +1,4 @@
-"""A queue for small jobs in the database of the transcodes, with the calls of OmniQ's client contract."""
+"""A queue for small jobs in the database of the transcoding jobs, with OmniQ's client contract."""
 
 from euterpe.queue.consumer import JobContext
 from euterpe.queue.queue import Paused, Queue, ReservedJob

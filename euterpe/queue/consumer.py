@@ -168,7 +168,7 @@ class Consumer:
             _log.warning("queue_lease_lost", queue=self._name, job_id=job.job_id, error=str(error))
 
     def _keep_lease(self, run: _Run, beat_every_s: float) -> bool:
-        """Send heartbeats until the handler ends. Return whether to report its result."""
+        """Send heartbeats until the handler ends. Return whether to report the result of the handler."""
         longest_wait_s = beat_every_s if self._drain else min(beat_every_s, _LOOK_EVERY_S)
         beat_at = time.monotonic() + beat_every_s
         while not run.ended.wait(max(0.0, min(longest_wait_s, beat_at - time.monotonic()))):

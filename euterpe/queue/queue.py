@@ -82,7 +82,7 @@ class Queue:
 
     @staticmethod
     def now_ms() -> int:
-        """Return the time of this process. Leases are measured by the clock of the database."""
+        """Return the time by the clock of this process. Leases are measured by the clock of the database."""
         return time.time_ns() // 1_000_000
 
     @staticmethod
@@ -172,7 +172,7 @@ class Queue:
     # -- maintenance, which `consume` does by itself
 
     def promote_delayed(self, *, queue: str, max_promote: int = 1000, now_ms_override: int = 0) -> int:
-        """Make delayed jobs that are due ready for `reserve`; return their number."""
+        """Promote delayed jobs that are due, so that `reserve` can grant them; return their number."""
         with self._clock.at(_checked(now_ms_override)):
             return self._maintenance.promote(_name(queue), max_promote)
 
@@ -182,7 +182,7 @@ class Queue:
             return self._maintenance.reap(_name(queue), max_reap)
 
     def forget_finished(self, *, older_than_ms: int, max_forget: int = 1000) -> int:
-        """Delete jobs of all queues that ended more than `older_than_ms` ago; return their number."""
+        """Delete jobs that ended more than `older_than_ms` ago, in all queues; return their number."""
         return self._finished.forget(older_than_ms, max_forget)
 
     # -- pauses

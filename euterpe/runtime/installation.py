@@ -36,7 +36,10 @@ def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> str:
-    """Return the command that installs into this Python's environment, even if another one is active."""
+    """Return the command that installs into the environment of this Python.
+
+    The command is correct even if another environment is active.
+    """
     python = shlex.quote(sys.executable)
     if installed is not None and (installed.read_text("INSTALLER") or "").strip() == "uv":
         return f"uv pip install --python {python}"  # environments made by uv have no pip

@@ -32,7 +32,7 @@ from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, SentFi
 _log = structlog.get_logger(__name__)
 PART = 16 * 1024 * 1024
 # A file below this size is sent in one request when it is published. An early upload would take three
-# requests, which cost three times as much, and would save less than 0.25 s at 20 MB/s. Besides, S3 accepts no
+# requests, and so cost three times as much. At 20 MB/s it would save less than 0.25 s. Besides, S3 accepts no
 # parts below 5 MiB.
 LEAST_EARLY = 5 * 1024 * 1024
 _MAX_PARTS = 10_000
@@ -87,7 +87,7 @@ class BucketReader:
 
 @dataclass
 class _SentParts:
-    """A file whose parts or blocks are in the store. `sha256` is the hash of the bytes that were sent."""
+    """A file whose parts or blocks were sent to the store. `sha256` is the hash of the sent bytes."""
 
     name: str
     upload: Upload

@@ -146,6 +146,6 @@ def too_slow(where: str, side: Side, problem: str) -> StorageError:
 def disk_full(what: str, side: Side) -> StorageError:
     """Return the error for a full disk.
 
-    The error is transient, because another worker may have free space, or this worker may have some later.
+    The error is transient: another worker can have free space, or this worker can have free space later.
     """
     return StorageError(ErrorCode.DISK_FULL, f"{what}: no space left on the disk", side=side)

@@ -147,7 +147,7 @@ def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tu
     path = path_of(url)
     root = policy.root_of(path)
     if root is None:
-        advice = f"{ROOT_ADVICE} on the worker"  # the settings of the API may allow other roots
+        advice = f"{ROOT_ADVICE} on the worker"  # name the worker: the API can have other settings
         raise MissingStorage(ErrorCode.STORAGE_ROOT_MISSING, f"{url}: {advice}", side=side)
     if root == path or ".." in path.parts:
         raise StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{url}: {ROOT_ADVICE}", side=side)

@@ -52,8 +52,8 @@ def path_of(url: str) -> Path:
 class StoragePolicy:
     """The allowed `roots` and `endpoints`.
 
-    Without `roots`, file:// is refused. `endpoints` are origins that are allowed in addition to the clouds'
-    own.
+    Without `roots`, file:// is refused. `endpoints` are origins that are allowed in addition to the
+    endpoints of the clouds.
     """
 
     roots: tuple[Path, ...] = ()

@@ -20,7 +20,7 @@ class ObjectState:
     If `identity` is None, it is unknown whether the object exists.
     """
 
-    identity: str | None  # generation, ETag, or a file's inode, time and size: changes with the content
+    identity: str | None  # changes with the content: generation, ETag, or a file's inode, time and size
     size: int | None = None
     job_id: str | None = None  # the Euterpe job that published the object, if any
     age_s: float | None = None  # the age of the object by the store's own clock

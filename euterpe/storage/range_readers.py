@@ -82,7 +82,7 @@ class RangeReaders:
     """The threads of one fetch. Use it as a context manager: no thread outlives the block.
 
     If the threads cannot fetch a range, the front request fetches it and reports any error. So an error of
-    the store in a thread never fails the fetch.
+    the store in a thread never makes the fetch fail.
     """
 
     def __init__(

@@ -66,8 +66,9 @@ class SourceObject:
                 self._fetch(_Fetch(file, max_bytes, ranges, on_chunk))
             except StorageError as error:
                 if error.code is ErrorCode.SOURCE_CHANGED and file.has_ranges:
-                    # A single request would have read the old object to its end. So the cause of this error
-                    # is our use of ranges, and the job must not fail: another attempt fetches the new object.
+                    # A fetch by a single request would have read the old object to its end. So the cause of
+                    # this error is our use of ranges, and the job must not fail: another attempt fetches the
+                    # new object.
                     raise error.with_class(RetryClass.TRANSIENT) from None
                 raise
         if file.front == 0:

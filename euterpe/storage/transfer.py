@@ -94,7 +94,7 @@ class RangeReader(Reader, Protocol):
         """Yield the bytes from `start` (included) to `end` (excluded) of the object that `expect` describes.
 
         Raise `SOURCE_CHANGED` when the headers announce another range or object. `pace` does not count
-        these bytes.
+        the bytes of the range.
         """
         ...
 

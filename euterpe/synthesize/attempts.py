@@ -56,7 +56,7 @@ def draw_fates(
 ) -> tuple[Ints, Ints]:
     """Return the fate of one attempt of each of these jobs, and the phase in which the attempt ends.
 
-    `before` has the fate of the previous attempt of each job."""
+    `before` contains the fate of the previous attempt of each job."""
     profile = jobs.profile[of]
     odds = np.tile([fate.share for fate in FATES], (len(of), 1))
     odds[:, ENCODE_FAILED] *= of_each("failing")[profile]

@@ -133,7 +133,7 @@ class RunningBridges:
         self._ready.result()
 
     def stop(self) -> None:
-        """Drain: return the jobs without a report to their foreign queues. Then close all connections."""
+        """Drain: hand back all jobs whose end is not reported yet. Then close all connections."""
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -149,7 +149,7 @@ class RunningBridges:
         except BaseException as error:  # noqa: BLE001  the starting thread raises it
             if self._ready.done():
                 _log.exception("bridges_ended")
-                self.is_stuck = True  # so that the program ends with an error
+                self.is_stuck = True  # the program then ends with an error
                 self._on_failure()
             else:
                 self._ready.set_exception(error)

@@ -59,7 +59,7 @@ class ApiKeys:
 def running_gateway(
     settings: Settings, redis_url: str, host: str, port: int, limits: GatewayLimits | None = None
 ) -> Iterator[RunningGateway]:
-    """Yield a gateway that listens on `host`. At the end of the block, finish the requests under way.
+    """Yield a gateway that listens on `host`. At the end of the block, finish the running requests.
 
     Raise `BridgeError` or `ForeignUnavailable` if Redis cannot be used, and `PortTaken` if the port is taken.
     """

@@ -138,7 +138,7 @@ def _credentials(whole: Mapping[str, Any], wrong: list[str]) -> StorageCredentia
     try:
         return _CREDENTIALS.validate_python(whole)
     except ValidationError as invalid:
-        if not wrong:  # otherwise a missing variable would be reported twice
+        if not wrong:  # `wrong` can name a missing variable, which must not be reported twice
             errors = field_errors(invalid, whole)
             wrong += sorted(f"{'.'.join(map(str, error.loc))} {error.msg}".strip() for error in errors)
     return None

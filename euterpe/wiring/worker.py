@@ -97,7 +97,7 @@ def threads_of_a_slot(slots: int) -> int:
 
 
 def start_sandbox(sandbox: Sandbox, parts: ExitStack, *, is_required: bool) -> None:
-    """Start the sandbox before the first claim. `parts` stops it.
+    """Start the sandbox before the first claim. The sandbox stops when `parts` is closed.
 
     Raise if the sandbox is required and an essential layer is missing.
     """

@@ -35,7 +35,7 @@ class ControlPlane(Protocol):
     def claim(self, limit: int, *, wait_s: float) -> Sequence[LeasedJob]:
         """Claim up to `limit` jobs. Without jobs, wait up to `wait_s` for new jobs or for `wake`.
 
-        The result may be empty although there are jobs, so call this again.
+        The result can be empty although there are jobs, so call this again.
         """
         ...
 
@@ -44,7 +44,7 @@ class ControlPlane(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the current `claim` or `wait` early. If none is running, end the next one. Thread-safe."""
+        """End the current `claim` or `wait` early, or the next one if none is running. Thread-safe."""
         ...
 
     def heartbeat(self, beats: Sequence[Heartbeat]) -> HeartbeatAnswer:
@@ -52,7 +52,7 @@ class ControlPlane(Protocol):
         ...
 
     def prove(self, job: LeasedJob, *, refers: bool) -> bool:
-        """Return whether the claim certainly holds now, so that a file may be published.
+        """Return whether the claim is certainly valid now, so that a file may be published.
 
         `refers` is true if the file refers to other files. For such a file, a new heartbeat must prove the
         claim.
@@ -97,7 +97,7 @@ class ControlPlane(Protocol):
         ...
 
     def refresh(self, job: LeasedJob, credential_version: int, reason: RefreshReason) -> RefreshResult:
-        """Get newer credentials than `credential_version` from the requester. Raise `StaleClaim`."""
+        """Get credentials newer than version `credential_version` from the requester. Raise `StaleClaim`."""
         ...
 
     def is_rival(self, job: LeasedJob, other_id: str) -> bool | None:

@@ -55,9 +55,9 @@ class DiskLedger:
     """The disk reservations of all slots of one worker. Thread-safe.
 
     The capacity is the free space, plus the space that the attempts hold, minus the reserve. Each slot has an
-    equal guaranteed share, until the size of its source shows that less is enough. A job with a larger source
-    may also reserve space that no slot has reserved. One job may reserve at most the capacity minus half a
-    share. So even a job that runs alone leaves room for another job to begin.
+    equal guaranteed share, until the size of its source shows that less is enough. A job that needs more than
+    its share may also reserve space that no slot has reserved. One job may reserve at most the capacity minus
+    half a share. So even a job that runs alone leaves room for another job to begin.
 
     Kept sources count as free space, and are removed before an attempt needs the space.
     """
@@ -92,8 +92,8 @@ class DiskLedger:
     def free_slots(self) -> int:
         """Return the number of further jobs that would get a share.
 
-        The last of these jobs may get only a quarter of a share: other programs also use the disk, and a slot
-        must not stay idle because a few bytes are missing.
+        The last of these jobs also counts if it would get only a quarter of a share. Other programs also use
+        the disk, and a slot must not stay idle because a few bytes are missing.
         """
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
@@ -105,7 +105,7 @@ class DiskLedger:
         return self._free_bytes() < self._reserve_bytes
 
     def drop_kept(self) -> bool:
-        """Remove all kept sources. Return whether there were any."""
+        """Remove all kept sources. Return False if there were no kept sources."""
         return self._kept is not None and self._kept.free(self._kept.size_bytes) > 0
 
     def _free(self, wanted_bytes: int) -> None:
@@ -217,7 +217,7 @@ class DiskReservation:
         self._ledger.grow(self)
 
     def shrink(self) -> None:
-        """Give up the unused part, because the attempt will write no more files."""
+        """Free the unused part of the reservation, because the attempt will write no more files."""
         self.reserved = self.used
 
     def check(self) -> None:

@@ -165,7 +165,7 @@ class EarlyUploads:
                 _log.info("early_upload_ended", code=error.code)
                 self._is_stopped = True
             except Exception:  # noqa: BLE001  the upload at the end does not need this thread
-                if offer.round == self._round:  # otherwise `forget` was called, and the file may be gone
+                if offer.round == self._round:  # after `forget`, the file may be gone: then ignore the error
                     _log.exception("early_upload_failed")
                     self._is_stopped = True
             finally:

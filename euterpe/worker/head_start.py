@@ -41,9 +41,9 @@ _log = structlog.get_logger(__name__)
 _PIPE_BYTES = 1 << 20
 _COPY_BYTES = 1 << 20
 _TICK_S = 0.1
-# The limits for probing the beginning of the source. If a probe fails, the next probe waits until the fetched
-# part is four times as long: the probe may lack a part of the index, and the index of an MP4 file of two
-# hours has 5 MB.
+# The limits for probing the beginning of the source. If a probe fails, a part of the index can be missing:
+# the index of an MP4 file of two hours has 5 MB. So the next probe waits until the fetched part is four times
+# as long.
 _FIRST_BYTES, _MOST_BYTES, _GROWTH = 512 << 10, 32 << 20, 4
 
 
@@ -88,7 +88,7 @@ class SourcePipe:
         self._size = size_bytes
 
     def stop(self) -> None:
-        """Stop writing before the source is complete. The caller kills the reading process first."""
+        """Stop writing before the source is complete. Kill the reading process before this call."""
         self._stopping.set()
 
     @contextmanager
@@ -239,8 +239,8 @@ class HeadStart:
     def _await_worth(self, file: SourceFile) -> bool:
         """Wait until the speed of the fetch is known. Return whether an early encode would save time."""
         size, began = file.expect.size or 0, monotonic()
-        # Do not watch the file during this time, because each chunk would wake this thread: for a clip of one
-        # second, fetched in 12 ms, this thread used 1.6 ms of CPU time.
+        # Do not watch the file during this time, because each chunk would wake this thread. A clip of one
+        # second was fetched in 12 ms, and the watch took 1.6 ms of CPU time.
         self._over.wait(self._timings.settle_s)
         while not file.is_whole:
             self._check()

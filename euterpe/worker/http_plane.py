@@ -100,7 +100,7 @@ class HttpPlane:
         )
 
     def prove(self, job: LeasedJob, *, refers: bool) -> bool:
-        """Return whether the claim certainly holds now, so that a file may be published.
+        """Return whether the claim is certainly valid now, so that a file may be published.
 
         If `refers` is true, the file refers to other files, and a new heartbeat is sent first. For any other
         file, the last heartbeat is enough, because no published file refers to it yet. An HLS ladder has
@@ -180,7 +180,8 @@ class HttpPlane:
         return RefreshResult.REFUSED if answer.calls_left == 0 else RefreshResult.FAILED
 
     def is_rival(self, job: LeasedJob, other_id: str) -> bool | None:
-        if not _is_uuid(other_id):  # anyone with write access to the object store may have written this id
+        # Anyone with write access to the object store can write any text as this id.
+        if not _is_uuid(other_id):
             return None
         call = worker_calls.rival(self._worker_id, _lease(job), other_id)
         return self._ask(job, call, worker_answers.rivalled)
@@ -205,9 +206,9 @@ class HttpPlane:
         )
 
     def _renewed(self, jobs: Sequence[LeasedJob]) -> Sequence[LeasedJob]:
-        """Renew leases that began with an earlier request, and leave out jobs that are already lost.
+        """Renew the leases of jobs that an earlier request claimed. Return the jobs that are not lost.
 
-        These leases could expire before the first regular heartbeat.
+        Without this renewal, the leases could expire before the first regular heartbeat.
         """
         with suppress(Unavailable):
             self._beats.send([(_held(job), None) for job in jobs])

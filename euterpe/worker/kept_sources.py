@@ -100,7 +100,7 @@ class KeptSources:
     def keep(self, job_id: str, identity: SourceIdentity, path: Path, state: FileState) -> None:
         """Move the file out of the attempt's folder, if it still has the state that it had after the fetch.
 
-        Leave the file in its folder if there is no room, or if an equal identity would not prove equal bytes.
+        Leave the file in its folder if there is no room, or if different sources can have this identity.
         """
         if not identity.info.is_identity:
             return

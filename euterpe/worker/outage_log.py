@@ -11,7 +11,8 @@ import structlog
 from euterpe.domain.errors import EuterpeError
 
 _log = structlog.get_logger(__name__)
-# An attempt and its heartbeat retry every few seconds, so that an outage of an hour would fill the log.
+# The time between two log lines of an outage. An attempt and its heartbeat retry every few seconds, so a line
+# for each failure would fill the log in an outage of an hour.
 _REMIND_S = 60.0
 
 

@@ -25,12 +25,12 @@ from euterpe.worker.head_start import HeadStart
 from euterpe.worker.tools import Tools
 
 _log = structlog.get_logger(__name__)
-# The encode has its own timeout, but only as a fallback: in every phase, `AttemptControl.check` should report
-# the timeout first. So the encode's timeout ends this many seconds after the attempt's timeout.
+# The encode has its own deadline, but only as a fallback: in every phase, `AttemptControl.check` should
+# report the timeout first. So the encode's deadline is this many seconds after the attempt's deadline.
 _EXTRA_ENCODE_S = 5.0
 # If the verification finds one of these errors, the cause can be the pipe from which ffmpeg read the source.
-# After any other error, a second encode would not help: a quality that is too low would be the same again,
-# and a fault of the worker releases the job anyway.
+# After any other error, a second encode would not help. For example, a quality that is too low would be the
+# same again. After a fault of the worker, the job is released anyway.
 _CAUSED_BY_PIPES = (ErrorCode.OUTPUT_TRUNCATED, ErrorCode.OUTPUT_UNDECODABLE)
 
 

@@ -70,7 +70,7 @@ class AttemptRecorder:
             raise LeaseLost("the job is not ours any more")
 
     def prove_ownership(self, *, refers: bool) -> None:
-        """Raise `LeaseLost` if the claim is stale. Return only when the claim certainly holds.
+        """Raise `LeaseLost` if the claim is stale. Return only when the claim is certainly valid.
 
         The uploader calls this method before each object becomes visible. `refers` is true if the object
         refers to other objects.

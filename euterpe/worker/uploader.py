@@ -161,7 +161,7 @@ class Uploader:
                     self._control.check()
             except BaseException:
                 self._stopping.set()
-                self._early.stop()  # a thread may be waiting for the early upload of its file
+                self._early.stop()  # end the wait of a thread for the early upload of its file
                 raise
             finally:
                 self._stopping.set()

@@ -159,8 +159,8 @@ def probe_watermark(
 def as_watermark() -> Iterator[None]:
     """Replace the error codes of a source by the codes of a watermark.
 
-    The retry class stays the same, except for `source_changed`: its error gets the retry class of the new
-    code.
+    An error keeps its retry class, except an error with the code `source_changed`: it gets the retry class of
+    its new code.
     """
     try:
         yield

@@ -119,7 +119,7 @@ class Worker:
             if self._loop.is_stopping:
                 return None
             free = self._free_slots()
-        # Claim again until a claim finds nothing. A claim that finds nothing may run a sweep, so that the
+        # Claim again until a claim finds nothing. A claim that finds nothing can run a sweep, so that the
         # next claim need not sweep first.
         self._fill_slots(free)
         return 0.0

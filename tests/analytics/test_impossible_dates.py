@@ -72,7 +72,7 @@ def test_a_job_dated_2037_moves_no_number_of_any_mart(clean: Results, disturbed:
 
 
 def test_the_capacity_table_and_the_trends_survive(disturbed: Results) -> None:
-    """If the rows of 2037 counted, each queue would look idle, and each failure would look gone."""
+    """If the rows of 2037 counted, each queue would look idle, and no error would seem to occur any more."""
     arrivals = {row["queue"]: row["arrivals_per_hour"] for row in disturbed.rows("capacity")}
     assert set(arrivals) == {"default", "express", "bulk"}
     assert min(arrivals.values()) >= 1

@@ -1,4 +1,4 @@
-"""Backpressure: a count of unfinished jobs is reused while it is below the limit, and the limit holds."""
+"""Backpressure: the limit on unfinished jobs is enforced, and a count below the limit is reused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -88,7 +88,7 @@ def test_a_count_that_takes_long_is_not_made_for_everybody_who_is_refused(counts
     async def scenario(pressure: Backpressure) -> None:
         counts.takes_s = 0.01
         await enqueue(counts, pressure)
-        counts.jobs, counts.now = 0, 0.19  # the job has finished, but no new count is due before 0.2 s
+        counts.jobs, counts.now = 0, 0.19  # the job has ended, but the next count is due only at 0.2 s
         with pytest.raises(Refused):
             await enqueue(counts, pressure)
         assert counts.queries == 1

@@ -174,7 +174,7 @@ BAD_BODIES = {
 
 
 def assert_refused(answers: list[tuple[int, dict[str, str], bytes]]) -> None:
-    """Check that the only answer is a 400 with a problem document, which closes the connection."""
+    """Check that the only answer is a 400 with a problem document, and that it closes the connection."""
     ((status, headers, body),) = answers
     assert status == 400
     assert headers["connection"] == "close"

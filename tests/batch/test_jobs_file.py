@@ -9,7 +9,7 @@ def written(path: Path) -> Path:
     with JobsFile(path, 3) as jobs:
         jobs.add("june.csv:2", "job-1")
         jobs.add("june.csv:3", "job-2")
-        assert len(read_batch(path).submitted) == 2  # each line was flushed
+        assert len(read_batch(path).submitted) == 2  # both lines are in the file already
     return path
 
 

@@ -59,7 +59,7 @@ def test_only_success_has_no_shortfall(statuses: tuple[str, ...], rows: int, exp
 
 
 class FakeService:
-    """A service that answers each request with the next state. A state has the jobs that are known, by id."""
+    """A service that answers each request with the next state, which maps job ids to the known jobs."""
 
     def __init__(self, *states: dict[str, Job]) -> None:
         self._states = iter(states)

@@ -1,7 +1,7 @@
-"""A program with adapters of foreign queues, in the environment that has their packages.
+"""A program with adapters of foreign queues, which runs in the environment with their packages.
 
-It reads one command per line, as JSON: a method of an adapter, its number, and its arguments. Jobs are named
-by the number of their delivery, because their handles stay in this process.
+It reads one command per line, as JSON: the name of an adapter's method, the number of the adapter, and the
+arguments. A job is named by the number of its delivery, because its handle stays in this process.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Adapters:
         await self._adapters[adapter].release(self._jobs[job])
 
     async def break_stalled_check(self, *, adapter: int) -> None:
-        """Let the next check for stalled jobs raise an error that no connection raises."""
+        """Make the next check for stalled jobs raise an error that is not an error of the connection."""
         backend: Any = self._adapters[adapter]._backend  # type: ignore[attr-defined]
         whole = backend.moveStalledJobsToWait
 
@@ -81,7 +81,7 @@ class Adapters:
         backend.moveStalledJobsToWait = broken
 
     async def break_reading(self, *, adapter: int, job_id: str) -> None:
-        """Let the client of OmniQ raise an unknown error for this job."""
+        """Make the client of OmniQ raise an unknown error for this job."""
         client: Any = self._adapters[adapter]._client  # type: ignore[attr-defined]
         whole = client.heartbeat
 

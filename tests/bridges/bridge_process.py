@@ -35,7 +35,7 @@ priority = {{0 = 50, 1 = 90, default = 40}}
 
 
 def python_of(kind: str) -> str:
-    """Return the Python of the environment that ci/setup has made for a kind of bridge."""
+    """Return the path of Python in the environment that ci/setup has made for a kind of bridge."""
     environment = {"omniq": "omniq", "streams": "."}.get(kind, "bridges")
     return str(Path(sys.prefix) / environment / "bin" / "python")
 

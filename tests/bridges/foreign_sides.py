@@ -1,4 +1,4 @@
-"""The other side of each adapter: a real producer of each foreign queue, in the words of one interface."""
+"""The other side of each adapter: a real producer of each foreign queue, behind one interface."""
 
 import json
 import time
@@ -49,14 +49,14 @@ class ForeignSide(Protocol):
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """Return the fields of the configuration of an adapter."""
+        """Return the configuration fields of an adapter for this queue."""
         ...
 
     @property
     def redis(self) -> RedisAddress | None: ...
 
     def clear(self) -> None:
-        """Remove all jobs, also those that are held."""
+        """Remove all jobs, including jobs that a bridge holds."""
         ...
 
     def add(self, data: object = None, *, attempts: int = 1) -> str: ...
@@ -72,12 +72,12 @@ class ForeignSide(Protocol):
         ...
 
     def results(self, job_id: str) -> set[str]:
-        """Return the ids in all results that were recorded. OmniQ records none."""
+        """Return the Euterpe ids in all recorded results of this job. OmniQ records no results."""
         ...
 
 
 def wait_for_state(side: ForeignSide, job_id: str, *states: State) -> None:
-    """Wait until the job has one of these states. Not every foreign queue has events."""
+    """Poll until the job has one of these states, because not every foreign queue has events."""
     deadline = time.monotonic() + TIMEOUT_S
     state: State = None
     while time.monotonic() < deadline:
@@ -96,7 +96,7 @@ def wait_for_state(side: ForeignSide, job_id: str, *states: State) -> None:
 def opened_side(
     kind: str, redis: RedisAddress, servers: Callable[[str], engines.Engine]
 ) -> Iterator[ForeignSide]:
-    """Yield the side of a foreign queue on this Redis, or on Postgres."""
+    """Yield the producer's side of a foreign queue, on this Redis or on Postgres."""
     if kind == "streams":
         yield StreamsSide(redis)
     elif kind == "omniq":
@@ -145,7 +145,7 @@ class BullMqSide:
         return {json.loads(event["returnvalue"])["job_id"] for event in ends}
 
     def _events(self, job_id: str) -> list[dict[str, str]]:
-        """Return the events of a job in BullMQ's stream. The producer sees them a little later."""
+        """Return the events of a job from BullMQ's stream, because the producer sees them a little later."""
         assert self.redis is not None, "only on Redis"
         with self.redis.client() as client:
             events = [event for _, event in client.xrange(f"bull:{QUEUE}:events")]
@@ -166,7 +166,7 @@ class OmniqSide:
 
     def add(self, data: object = None, *, attempts: int = 1) -> str:
         data = DATA if data is None else data
-        # A lease that runs out costs an attempt in OmniQ.
+        # In OmniQ, a lease that expires costs an attempt, so allow one more attempt.
         return self._producer.publish(data, max_attempts=attempts + 1, backoff_ms=1, timeout_ms=200)
 
     def state(self, job_id: str) -> State:

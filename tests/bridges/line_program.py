@@ -1,4 +1,4 @@
-"""Drive a program that reads one command per line, as JSON, and answers each with one line."""
+"""Drive a program that reads one JSON command per line, and answers each command with one line."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A producer of BullMQ in Node (`Queue` and `QueueEvents` of the npm package). It gets a command per line."""
+"""A producer of BullMQ in Node (`Queue` and `QueueEvents` of the npm package). It reads commands as lines."""
 
 import json
 import subprocess
@@ -87,7 +87,7 @@ class NodeProducer:
             return [one for one in self.events if one["event"] == event and one.get("jobId") == job_id]
 
     def count(self, event: str) -> int:
-        """Return how many events of this kind were seen, of any jobs."""
+        """Return how many events of this kind the producer has seen, for all jobs."""
         with self._changed:
             return sum(one["event"] == event for one in self.events)
 

@@ -34,7 +34,7 @@ class OmniqProducer:
         return None if job is None else job["state"]
 
     def wait_until(self, job_id: str, condition: Callable[[Job], bool]) -> Job:
-        """Return the job as soon as the condition holds. OmniQ has no events."""
+        """Poll until the condition holds, because OmniQ has no events. Return the job."""
         deadline = time.monotonic() + TIMEOUT_S
         job: Job | None = None
         while time.monotonic() < deadline:

@@ -24,12 +24,12 @@ KINDS = (*ON_REDIS, "bullmq-postgres")
 RESULT = {"job_id": "0190", "outputs": [{"name": "mp4", "url": "s3://out/a.mp4"}]}
 FAILURE = {"code": "source_unreachable", "message": "it broke", "retry": True, "mark": "attempt 1"}
 FINAL = {"code": "source_not_media", "message": "not media", "retry": False, "mark": "attempt 1"}
-# What only the command has that follows the first of a take: the next job, or the begin of all messages.
+# Bytes that identify a command of `take`: one command for each job, or in streams one for all messages.
 COMMAND_OF_A_TAKE = {"bullmq": b"lockDuration", "omniq": b"}:job:", "streams": b"\r\njob:"}
 
 
 def _ack_success_of_omniq() -> bytes:
-    """Return the name by which Redis knows this script of OmniQ's client."""
+    """Return the hash by which Redis knows the script `ack_success` of OmniQ's client."""
     (script,) = (Path(sys.prefix) / "omniq").glob("lib/*/site-packages/omniq/core/scripts/ack_success.lua")
     return sha1(script.read_bytes()).hexdigest().encode()  # noqa: S324  Redis uses SHA-1
 
@@ -43,7 +43,7 @@ Job = dict[str, Any]
 
 
 class Adapter:
-    """An adapter in the program of its kind."""
+    """An adapter that runs in the program for its kind of queue."""
 
     def __init__(self, program: LineProgram, number: int) -> None:
         self._program, self._number = program, number
@@ -55,7 +55,7 @@ class Adapter:
         return list(self.call("take", limit=limit, wait_s=wait_s))
 
     def take_one(self) -> Job:
-        """Take until a job comes, as the loop of a bridge does."""
+        """Repeat `take` until it returns a job, as the loop of a bridge does."""
         while True:
             for job in self.take():
                 return job
@@ -81,7 +81,7 @@ class Scene:
         self._adapters: list[Adapter] = []
 
     def adapter(self, **fields: Any) -> Adapter:
-        """Return an adapter that is started."""
+        """Open and start an adapter, and return it."""
         opened = self.unstarted(**fields)
         opened.call("start")
         return opened
@@ -107,7 +107,7 @@ def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]
 
 @pytest.fixture(scope="module")
 def open_scene(own_redis: RedisServer, servers: Callable[[str], engines.Engine]) -> Iterator[Open]:
-    """Return a function that opens the scene of a kind. Its producer and its program serve all tests."""
+    """Return a function that opens a scene. All scenes of one kind share a producer and a program."""
     parts: dict[str, tuple[ForeignSide, LineProgram]] = {}
     with ExitStack() as opened:
 
@@ -174,7 +174,7 @@ def test_a_take_waits_for_a_job(scene: Scene) -> None:
     waiting = threading.Thread(target=lambda: taken.extend(adapter.take(wait_s=60.0)))
     waiting.start()
     job_id = scene.side.add()
-    while waiting.is_alive() and not taken:  # streams end a long wait early
+    while waiting.is_alive() and not taken:  # in streams, a long take returns early
         waiting.join(timeout=60)
     found = taken or [adapter.take_one()]
     assert found[0]["job_id"] == job_id
@@ -233,7 +233,7 @@ def test_a_released_job_is_taken_by_another_adapter_without_an_attempt(scene: Sc
 
 
 def test_beats_keep_a_job_from_other_adapters(scene: Scene) -> None:
-    """The lease lasts 1 s, or 2 s in OmniQ, and is kept for 4 s while another adapter looks for jobs."""
+    """The lease lasts 1 s, or 2 s in OmniQ. Beats keep it for 4 s, while another adapter looks for jobs."""
     scene.side.add()
     holder, other = scene.adapter(), scene.adapter()
     job = holder.take_one()
@@ -247,7 +247,7 @@ def test_the_next_holder_of_a_lost_lease_reports_and_the_first_does_not(scene: S
     job_id = scene.side.add()
     first, second = scene.adapter(), scene.adapter()
     lost = first.take_one()
-    job = second.take_one()  # `first` sends no beats
+    job = second.take_one()  # the lease has expired, because `first` sends no beats
     assert job["source_ref"] == lost["source_ref"]
     assert not job["past_failures"]
     first.call("progress", job=lost["number"], percent=50)
@@ -297,7 +297,7 @@ def test_a_job_that_is_gone_is_reported_as_gone(scene: Scene) -> None:
 @pytest.mark.parametrize("data", [[1], "text", 7])
 def test_a_payload_that_is_no_object_is_taken_and_never_raises(scene: Scene, data: object) -> None:
     if scene.side.kind == "omniq" and not isinstance(data, list):
-        data = [data]  # OmniQ's client publishes no other values
+        data = [data]  # OmniQ's client publishes no bare text or number
     job_id = scene.side.add(data)
     job = scene.adapter().take_one()
     assert job["job_id"] == job_id
@@ -327,10 +327,10 @@ def test_no_call_is_answered_in_an_outage_and_all_are_answered_after_it(
 def test_a_take_that_is_interrupted_loses_no_job_that_it_has_taken(
     scene: Scene, own_redis: RedisServer
 ) -> None:
-    """The lease lasts a minute: what was taken and forgotten would be seen again only then."""
+    """The lease lasts a minute: a job that is taken and forgotten is not delivered again in this test."""
     with proxied(own_redis) as proxy:
         adapter = scene.adapter(url=proxy.url, lease_ms=60_000)
-        assert adapter.take(wait_s=0.01) == []  # Redis has the scripts now
+        assert adapter.take(wait_s=0.01) == []  # this take loads the scripts into Redis
         added = [scene.side.add() for _ in range(3)]
         proxy.cut(COMMAND_OF_A_TAKE[scene.side.kind], after=0 if scene.side.kind == "streams" else 1)
         taken: list[Job] = []
@@ -349,7 +349,7 @@ def test_a_report_whose_answer_was_lost_is_found_and_not_repeated(
 ) -> None:
     with proxied(own_redis) as proxy:
         adapter = scene.adapter(url=proxy.url, lease_ms=60_000)
-        for loses_answer in (False, True):  # after the first job, Redis has the scripts
+        for loses_answer in (False, True):  # the first job loads the scripts into Redis
             job_id = scene.side.add()
             job = adapter.take_one()
             if loses_answer:

@@ -120,7 +120,7 @@ def test_a_permanent_failure_is_final(setup: Setup) -> None:
 
 
 def test_a_failure_that_was_never_reported_is_reported_and_not_repeated(setup: Setup) -> None:
-    """The bridge is killed before it reports the failure, so the next bridge must report it first.
+    """The killed bridge has not reported the failure, so the next bridge must report the failure first.
 
     The foreign queue grants the second attempt only after this report.
     """
@@ -257,7 +257,7 @@ def test_a_report_whose_answer_is_lost_counts_once(setup: Setup) -> None:
 
 @pytest.mark.parametrize("call", ["progress", "succeed"])
 def test_a_login_that_is_refused_after_the_start_is_an_outage(setup: Setup, call: str) -> None:
-    """The password of Redis may be changed before the bridge gets it."""
+    """The password of Redis can change before the bridge gets the new password."""
 
     class Refused(MemoryAdapter):
         refusals = 3
@@ -319,7 +319,10 @@ def test_an_unexpected_error_of_a_release_frees_the_slot(
 
 
 def test_a_job_that_is_handed_back_gets_no_heartbeat(setup: Setup) -> None:
-    """A heartbeat of streams would reset the idle time that makes a released message free at once."""
+    """In streams, a release sets a long idle time, so that another bridge can take the message at once.
+
+    A heartbeat would reset this idle time.
+    """
     beats: list[int] = []
 
     class Broken(MemoryAdapter):
@@ -343,7 +346,7 @@ def test_a_job_that_is_handed_back_gets_no_heartbeat(setup: Setup) -> None:
             await setup.queue.until(lambda: setup.queue.jobs["2"].beats)
             await in_thread(succeed, setup.store, claimed)
             await setup.queue.until(lambda: len(beats) == 2)
-        assert beats[1] <= beats[0] + 1  # one may have been under way
+        assert beats[1] <= beats[0] + 1  # one heartbeat may have begun before the release
 
     run(test())
 
@@ -362,7 +365,7 @@ def test_a_bridge_starts_during_an_outage(setup: Setup) -> None:
 
 
 def test_a_heartbeat_follows_an_outage_at_once_however_long_it_was(setup: Setup) -> None:
-    """Other bridges reap leases that had no heartbeat for some seconds after an outage."""
+    """Some seconds after an outage, other bridges reap the expired leases that got no heartbeat."""
     setup = replace(setup, timings=replace(setup.timings, beat_retry_s=0.01))
     growing = ForeignCalls("b", setup.counts.of("b"), base_s=3600.0, cap_s=3600.0)
 

@@ -15,7 +15,7 @@ from tests.bridges.scripted_worker import claim, succeed
 from tests.redis_server import running_redis
 
 WINDOWS = ("before attach", "after attach", "before finish", "after finish")
-_LONGEST_S = 0.05  # the longest time from the beginning of a critical moment to the kill
+_LONGEST_S = 0.05  # the longest time from the beginning of a crash window to the kill
 
 
 @pytest.fixture(params=["bullmq", "omniq", "streams"])

@@ -66,7 +66,7 @@ def test_a_job_becomes_a_spec() -> None:
     assert made.output.url == "s3://out/7/"
     assert (made.profile, made.external_id, made.storage) == ("h264-720p", "v-1", "main")
     assert (made.priority, made.queue, made.timeout_seconds) == (90, "videos", 60)
-    assert made.max_attempts == 5  # three of the foreign job, and two for crashes of our workers
+    assert made.max_attempts == 5  # three attempts of the foreign job, and two for crashes of our workers
 
 
 @pytest.mark.parametrize(("priority", "expected"), [(1, 90), (2, 40), (0, 50)])

@@ -23,7 +23,7 @@ from tests.service.installation import Program
 
 ROOT = Path(__file__).parents[2]
 DATA = {"type": "transcode", "source": "https://media.example/a.mov", "videoId": "v-1"}
-SHORT_MS = 1_500  # a lease that is over while a test still looks
+SHORT_MS = 1_500  # a lease that expires while a test still runs
 
 
 @dataclass
@@ -144,14 +144,14 @@ def test_a_payload_that_is_no_json_is_refused(scene: Scene) -> None:
     succeed(scene.store, claim(scene.store))
     scene.producer.wait_for("completed", good)
     for job_id in bad:
-        # The client's own reader raises for a text that is not UTF-8.
+        # Replace the payload, because the producer's client cannot read text that is not UTF-8.
         with scene.redis.client() as client:
             client.hset(f"{{video-jobs}}:job:{job_id}", "payload", "")
         scene.producer.wait_for("failed", job_id)
 
 
 def test_heartbeats_keep_the_lease_and_do_not_add_up(scene: Scene) -> None:
-    """A heartbeat adds `timeout_ms` to the end of the lease. The producer reaps all the time."""
+    """A heartbeat adds `timeout_ms` to the end of the lease. The producer reaps after each heartbeat."""
     job_id = scene.producer.publish(DATA, timeout_ms=SHORT_MS, max_attempts=1)
     claimed = claim(scene.store)
     first = scene.producer.wait_for("active", job_id)
@@ -170,7 +170,7 @@ def _is_locked_until(least_ms: int, job: Job) -> bool:
 
 
 def test_a_stopped_bridge_hands_its_jobs_back_without_an_attempt(scene: Scene) -> None:
-    """With the last attempt, a reap would end the job as failed in OmniQ, although its row goes on."""
+    """In the last attempt, a reap would end the job as failed in OmniQ, although its row is still running."""
     job_id = scene.producer.publish(DATA, max_attempts=1)
     claimed = claim(scene.store)
     assert scene.bridge.stop() == 0
@@ -270,7 +270,7 @@ def test_redis_is_killed_during_a_job(scene: Scene) -> None:
 
 @pytest.mark.parametrize("outage", ["killed", "frozen"])
 def test_an_outage_that_is_longer_than_the_lease_costs_no_attempt(scene: Scene, outage: str) -> None:
-    """The bridge extends its expired leases before it reaps, which would end this job as failed."""
+    """The bridge extends its expired leases before it reaps, because a reap would end this job as failed."""
     job_id = scene.producer.publish(DATA, timeout_ms=200, max_attempts=1)
     claimed = claim(scene.store)
     job = scene.producer.wait_for("active", job_id)

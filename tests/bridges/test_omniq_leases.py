@@ -25,7 +25,7 @@ RELEASED = f"{{{QUEUE}}}:euterpe:released"
 
 @dataclass
 class Scene:
-    """A queue with its producer. `program` has the adapters."""
+    """A queue with its producer. `program` runs the adapters."""
 
     redis: RedisServer
     program: LineProgram
@@ -81,7 +81,7 @@ def scene(own_redis: RedisServer, program: LineProgram, producer: OmniqProducer)
 
 
 def test_an_adapter_that_has_just_started_reaps_no_lease(scene: Scene) -> None:
-    """Redis may have been away, and the other bridges must extend their leases first."""
+    """Redis may have been down before this start, so the other bridges must extend their leases first."""
     job_id = scene.publish()
     holder = scene.adapter()
     job = holder.take_one()
@@ -93,7 +93,7 @@ def test_an_adapter_that_has_just_started_reaps_no_lease(scene: Scene) -> None:
 
 
 def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> None:
-    """The outage is longer than the rest. Only `other` has seen that Redis was away."""
+    """The outage is longer than `rest_s`. Only `other` makes a call during the outage."""
     rest_s = 2.0
     holder, other = scene.adapter(), scene.adapter(reap_rest_s=rest_s)
     bait = scene.publish()
@@ -105,7 +105,7 @@ def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> 
     try:
         with pytest.raises(CallFailed, match="ForeignUnavailable"):
             other.take()
-        time.sleep(rest_s + 0.5)  # the lease of 2 s has expired, too
+        time.sleep(rest_s + 0.5)  # meanwhile the lease of 2 s expires
     finally:
         scene.redis.launch()
     assert other.take(wait_s=0.0) == []
@@ -129,14 +129,14 @@ def test_expired_leases_for_which_there_is_no_room_yet_cost_no_attempt(scene: Sc
     for job in first.take(3):
         first.release(job)
     scene.wait_until_expired(*added)
-    taken = [second.take_one() for _ in added]  # a limit of one in each take
+    taken = [second.take_one() for _ in added]  # each take has room for one job
     assert sorted(job["job_id"] for job in taken) == sorted(added)
     assert [scene.job(job_id)["attempt"] for job_id in added] == [1, 1, 1]
     assert [second.succeed(job) for job in taken] == ["done"] * 3
 
 
 def test_handovers_do_not_extend_a_lease_that_is_long_enough(scene: Scene) -> None:
-    """A heartbeat of OmniQ adds `timeout_ms` to the end of the lease."""
+    """Without this rule, each handover would add `timeout_ms` to the end of the lease."""
     job_id = scene.publish(timeout_ms=LONG_MS)
     adapters = [scene.adapter() for _ in range(6)]
     adapters[0].release(adapters[0].take_one())
@@ -170,7 +170,7 @@ def test_a_released_job_whose_id_is_published_again_is_the_new_job(scene: Scene)
     first, second = scene.adapter(), scene.adapter()
     old = first.take_one()
     first.release(old)
-    time.sleep(0.005)  # `created_ms` tells two jobs of one id apart
+    time.sleep(0.005)  # two jobs with the same id must differ in `created_ms`
     scene.publish(job_id="video-1", timeout_ms=LONG_MS)
     new = second.take_one()
     assert (new["job_id"], second.take(wait_s=0.6)) == ("video-1", [])
@@ -179,7 +179,7 @@ def test_a_released_job_whose_id_is_published_again_is_the_new_job(scene: Scene)
 
 
 def test_no_lease_is_reaped_while_redis_is_full(scene: Scene) -> None:
-    """A full Redis refuses heartbeats, and carries out reaps. `other` has no lease, so it sees no refusal."""
+    """A full Redis refuses heartbeats, but carries out reaps. `other` has no lease to send heartbeats for."""
     job_id = scene.publish()
     holder, other = scene.adapter(), scene.adapter()
     job = holder.take_one()

@@ -1,4 +1,4 @@
-"""`euterpe/bridges/redis_connection.py`: an address that is no URL is named without its password."""
+"""`euterpe/bridges/redis_connection.py`: the error for a malformed address contains no password."""
 
 import traceback
 from collections.abc import Callable

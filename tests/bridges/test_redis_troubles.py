@@ -1,4 +1,4 @@
-"""Bridges while Redis is full, silent, slow, or failed over to a replica that has not the last writes."""
+"""Bridges while Redis is full, silent or slow, or is replaced by a replica that lacks the last writes."""
 
 import os
 import re
@@ -23,12 +23,12 @@ from tests.redis_server import RedisServer, free_port
 from tests.service.installation import Program
 
 KINDS = ("bullmq", "omniq", "streams")
-_LEASE_S = 1.0  # OmniQ's lasts 2 s
+_LEASE_S = 1.0  # but a lease of OmniQ lasts 2 s
 
 
 @dataclass
 class Scene:
-    """A foreign queue behind a proxy, and a bridge as a process with its metrics."""
+    """A foreign queue behind a proxy, and a bridge that runs as a process and serves its metrics."""
 
     side: ForeignSide
     redis: RedisServer
@@ -76,13 +76,13 @@ def scene(
 
 
 def test_a_full_redis_delays_the_report_and_doubles_nothing(scene: Scene) -> None:
-    """Redis refuses all writes that need memory for longer than the lease, with the policy noeviction."""
+    """For longer than the lease, Redis refuses all writes that need memory (policy noeviction)."""
     job_id = scene.side.add()
     claimed = claim(scene.store)
     with scene.redis.client() as client:
         client.config_set("maxmemory", "1")
     if scene.side.kind == "streams":
-        succeed(scene.store, claimed)  # its beats need no memory
+        succeed(scene.store, claimed)  # heartbeats of streams need no memory, so they do not fail
     scene.bridge.await_log('"foreign_queue_unavailable"')
     assert scene.metric("reachable") == 0
     time.sleep(3 * _LEASE_S)
@@ -100,7 +100,7 @@ def test_a_full_redis_delays_the_report_and_doubles_nothing(scene: Scene) -> Non
 
 
 def test_a_redis_that_is_silent_while_a_job_ends_gets_one_report(scene: Scene) -> None:
-    """The calls that got no answer are carried out when Redis goes on, and so are those that repeat them."""
+    """When Redis continues, it carries out the calls that got no answer, and also their repetitions."""
     job_id = scene.side.add()
     claimed = claim(scene.store)
     wait_for_state(scene.side, job_id, "active")
@@ -117,7 +117,7 @@ def test_a_redis_that_is_silent_while_a_job_ends_gets_one_report(scene: Scene) -
 
 
 def test_a_slow_redis_costs_no_attempt_and_no_second_report(scene: Scene) -> None:
-    """Each answer comes 0.3 s late, in a lease of 1 or 2 s."""
+    """Each answer comes 0.3 s late. A lease lasts 1 s, or 2 s in OmniQ."""
     job_id = scene.side.add()
     claimed = claim(scene.store)
     scene.proxy.delay_s = 0.3
@@ -137,7 +137,7 @@ def test_a_slow_redis_costs_no_attempt_and_no_second_report(scene: Scene) -> Non
 def test_a_stale_replica_that_is_promoted_costs_no_second_transcode(
     scene: Scene, tmp_path: Path, forgotten: str, ends: str
 ) -> None:
-    """A replica takes over that has not the last writes: the job is delivered once more, and attached."""
+    """A replica that lacks the last writes takes over. The job is delivered again and attached to its row."""
     (tmp_path / "replica").mkdir()
     with RedisServer(tmp_path / "replica") as replica:
         replica.follow(scene.redis)

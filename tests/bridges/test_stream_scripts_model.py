@@ -27,8 +27,8 @@ from tests.bridges.stream_model import ENDS, TERMINAL, ModelJob
 from tests.redis_server import RedisServer
 
 QUEUE, JOB = StreamQueue(), "6c2b5c5e-0000-4000-8000-000000000001"
-# Most rules run only while the message is delivered, or while a consumer holds it. At other times, their
-# calls would change nothing.
+# Most rules run only while the message is delivered, or while a consumer holds it. At other times, the calls
+# of these rules would change nothing.
 delivered = precondition(lambda machine: machine.job.is_delivered)
 held = precondition(lambda machine: machine.job.holder is not None)
 consumers = st.sampled_from(("one", "two"))

@@ -91,7 +91,7 @@ def test_a_check_names_what_is_wrong(cli: Cli) -> None:
 
 
 def test_without_omniqs_client_the_way_to_install_it_is_shown(cli: Cli, declared: Path) -> None:
-    """The client is under the GPL, so the environment of the tests has none, either."""
+    """The client is under the GPL, so it is not installed in the environment of the tests."""
     declared.write_text(BRIDGES.replace('"bullmq"', '"omniq"'))
     cli.ok("migrate")
     assert "`pip install omniq` where the bridge runs" in cli.fails("bridge", "run")

@@ -372,7 +372,7 @@ def test_a_late_copy_of_a_released_claim_gets_no_job(store: Store, desk: ClaimDe
 
 
 def test_a_claim_that_was_given_up_may_be_repeated(store: Store, desk: ClaimDesk) -> None:
-    """The worker of this claim has received no answer yet."""
+    """The worker repeats the claim, because it has received no answer yet."""
     waiting = desk.enter(request(claim_id="c1"))
     look(desk)
     desk.give_up(waiting)
@@ -448,9 +448,9 @@ def test_a_claim_that_is_over_is_forgotten_after_a_while(store: Store, claims: C
 
 
 def test_a_claim_has_a_bounded_number_of_queues(store: Store, claims: Claims) -> None:
-    """A claim makes one query for each queue.
+    """A claim makes one query for each queue, all in one transaction.
 
-    On SQLite, no other write can run during the transaction of the claim.
+    On SQLite, all other writes wait for this transaction, so it must be short.
     """
     desk = desk_of(store, claims, SELDOM, most_queues=64)
     waiting = [

@@ -67,7 +67,7 @@ def aad_of(label: bytes, fields: dict[str, str]) -> bytes:
 
 
 def expected_bytes(label: bytes, fields: dict[str, str], dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
-    """Return the documented ciphertext and wrapped DEK. `Countdown` returns `dek`, `mid` and the nonces."""
+    """Return the documented ciphertext and wrapped DEK. `Countdown` yields `dek`, `mid`, then the nonces."""
     random = Countdown()
     assert (random(32), random(32)) == (dek, mid)
     nonce, wrap_nonce = random(12), random(12)

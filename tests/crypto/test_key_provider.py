@@ -142,7 +142,7 @@ def test_a_rotation_keeps_old_secrets_and_wraps_new_ones_anew(rotatable: Rotatab
 def test_an_inactive_key_still_wraps_when_it_is_named(rotatable: Rotatable) -> None:
     """A caller reads the active KEK id, and then wraps a DEK.
 
-    A rotation in between must not cause an error.
+    A rotation between these two calls must not cause an error.
     """
     named = rotatable.provider.active_id
     rotated = rotatable.rotated()

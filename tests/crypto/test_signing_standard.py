@@ -57,7 +57,7 @@ def test_the_signature_never_changes() -> None:
 
 
 def test_a_secret_of_another_form_is_a_bad_signature_and_not_a_crash() -> None:
-    """Anyone can send these headers, which make a receiver parse its secrets in this format."""
+    """Anyone can send the headers of Standard Webhooks. Then a receiver parses its secrets in this format."""
     for secrets in (["my-test-secret"], ["whsec_****", "é"]):
         with pytest.raises(BadSignature):
             verify_standard(headers_at(), BODY, secrets, now=NOW, nonces=None)

@@ -101,7 +101,7 @@ def test_a_recent_outcome_is_not_undone_by_a_database_that_does_not_have_it_yet(
             100.0,
             OriginState.RECOVERED,
         ),
-        # After a short outage, no release is needed, because the waiting events are due soon.
+        # After a short outage, the waiting events are not released, because they are due soon.
         ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 1.0, OriginState.HEALTHY),
         # A single event that times out is not an outage, however much time passes.
         ([Outcome.SILENCE, Outcome.ANSWER], 1_000.0, OriginState.HEALTHY),

@@ -73,8 +73,8 @@ def test_everything_is_delivered_after_an_outage_in_the_middle(
             is_away.set()
             assert outage_logged.wait(TIMEOUT_S)
         with open_store(database.url) as after:
-            # Read the rows instead of `settled`. An event is missing in `settled` if the connection breaks
-            # after the commit of the event's result.
+            # Read the rows, because `settled` lacks an event if the connection breaks after the commit of the
+            # event's result.
             outbox.wait_until(lambda: {event.status for event in events_of(after, job_ids)} == DELIVERED)
             events = events_of(after, job_ids)
     assert {one.event_id: one.body.decode() for one in receiver.received} == {

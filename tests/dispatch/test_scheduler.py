@@ -206,8 +206,8 @@ def test_a_queue_that_stops_moving_is_spaced_by_how_long_it_has_waited(scheduler
         scheduler.start_all()
         scheduler.clock.now += SLOW_AFTER_S
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
-    # 0.5 s pass in each round. The spacing of the events is a fifth of the wait of the open send, because the
-    # concurrency is 5. After a wait of 0.5 s the spacing is 0.1 s, and after 1 s the spacing is 0.2 s.
+    # 0.5 s pass in each round. The time between two events is a fifth of the time for which the open send has
+    # run, because the concurrency is 5: 0.1 s after 0.5 s, and 0.2 s after 1 s.
     assert delays == [(200, 1_000), (205, 20_500), (205, 61_000)]
 
 

@@ -12,7 +12,7 @@ from tests.dispatch.scheduler_harness import SchedulerHarness, event
 
 
 class Histories(RuleBasedStateMachine):
-    """Random histories of claims, starts, ends, waits and hand-backs. Each step checks the invariants."""
+    """Random histories of claims, starts, ends, waits and postponements. Each step checks the invariants."""
 
     under_way: list[Send]
     waiting: dict[str, ClaimedEvent]
@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
         )
 
     def check_share(self, started: Send) -> None:
-        """Assert that, before this send, its requester held fewer slots than were free."""
+        """Assert that, before this send, its requester held fewer slots than the number of free slots."""
         own = [s for s in self.under_way if s.event.requester_id == started.event.requester_id]
         assert len(own) < max_concurrent_sends(self.concurrency) - len(self.under_way)
         if self.health(started.event) is not Health.PROVEN:

@@ -85,7 +85,7 @@ class Simulation:
 
 @settings(max_examples=10)
 @given(
-    concurrency=st.integers(3, 8),  # docs/isolation.md describes a concurrency of 1 or 2
+    concurrency=st.integers(3, 8),  # at 1 and 2, waits can be longer (docs/isolation.md)
     hostile=st.dictionaries(
         st.sampled_from(["h1", "h2", "h3"]),
         st.lists(st.sampled_from(sorted(RECEIVERS)), min_size=1, max_size=40),

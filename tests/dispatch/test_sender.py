@@ -180,7 +180,7 @@ def _drip(connection: Any) -> None:
     while True:  # until the sender closes the connection
         connection.write(b".")
         connection.flush()
-        time.sleep(0.02)  # the pace of the drip
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("drip", [_drip_headers, _drip_body])

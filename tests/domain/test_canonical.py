@@ -307,7 +307,7 @@ def test_a_request_without_audio_differs_from_one_with_the_default_audio() -> No
 
 @pytest.mark.parametrize("kind", ["mp4", "m4a", "hls"])
 def test_sound_that_spells_out_a_default_hashes_as_before(kind: str) -> None:
-    """The hash leaves out default values, and these values were the defaults of the first release."""
+    """The hash leaves out these values, because they were the defaults of the first release."""
 
     def hashed(**audio: Any) -> str:
         video = {"video": {"ladder": [720]}} if kind == "hls" else {}
@@ -353,7 +353,7 @@ def test_a_callback_url_that_was_stored_whole_stays_as_it_is() -> None:
 
 
 def test_the_query_of_a_callback_url_counts_for_the_hash() -> None:
-    """Releases that did not seal queries computed the same hash.
+    """Earlier releases, which did not seal queries, computed this hash.
 
     If this release computed another hash, a retry would conflict.
     """

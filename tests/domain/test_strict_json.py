@@ -137,7 +137,7 @@ def test_arbitrary_bytes_are_json_or_are_refused(raw: bytes) -> None:
 def test_a_number_that_some_databases_would_write_out_is_refused(number: float) -> None:
     """580 such numbers fit into 4 KiB of metadata.
 
-    Written with all their digits, these numbers made each event 190 KB larger.
+    Some databases wrote all digits of these numbers, which made each event 190 KB larger.
     """
     with pytest.raises(ValueError, match="1e-30"):
         canonical_json([number])

@@ -132,7 +132,7 @@ def test_a_full_queue_is_refused_until_a_job_ends(redis_server: RedisServer) -> 
         gateway.post(Idempotency_Key="k")
         gateway.create()
         gateway.create()
-        detail(gateway.post(), 429, "backpressure")  # also before the first worker connects
+        detail(gateway.post(), 429, "backpressure")  # the limit also holds before the first worker connects
         asyncio.run(run(gateway))
 
 

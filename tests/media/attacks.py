@@ -250,7 +250,7 @@ def _signals_to_itself() -> Iterator[Attack]:
 
 
 def run_attacks(sandbox: Sandbox, attacks: list[Attack], folder: Path) -> dict[str, int]:
-    """Make the calls instead of ffmpeg. Return the error number of each call, or 0 if it succeeded."""
+    """Make the calls in a sandboxed child. Return the error number of each call, or 0 if it succeeded."""
     calls = [(one.name, one.number, one.arguments) for one in attacks if one.number is not None]
     python = os.path.realpath(sys.executable)
     argv = [python, "-ISc", Path(attacker.__file__).read_text(), json.dumps(calls)]

@@ -13,7 +13,7 @@ import sys
 from euterpe.media.sandbox import confine, seccomp
 from euterpe.media.sandbox.system_calls import NEVER, Condition, Rule
 
-_NUMBERS = {  # the numbers on x86-64 and arm64
+_NUMBERS = {  # the numbers of the system calls on x86-64 and arm64
     "unshare": (272, 97),
     "clone": (56, 220),
     "landlock_create_ruleset": (444, 444),

@@ -23,7 +23,7 @@ Serve = Callable[["Server", socket.socket], None]
 
 
 class Server:
-    """A server that handles each connection with `serve`. `requests` has the requests that it received."""
+    """A server that handles each connection with `serve`. `requests` lists the received requests."""
 
     def __init__(self, serve: Serve, tls: ssl.SSLContext | None = None) -> None:
         self._serve, self._tls = serve, tls

@@ -99,7 +99,7 @@ def test_groups_of_two_queues_are_two_groups(caller: Caller) -> None:
 def check_admission_waits(url: str, clock: SettableClock) -> None:
     """End one job of a group while a second job is being reserved. Then the third job can be reserved.
 
-    The end must count the running jobs after the reserve has committed. Before the commit, the end would
+    The end must count the running jobs after the reserve has committed. If the end counted earlier, it would
     count the reserved job as waiting, and would leave the third job blocked for ever.
     """
     with Queue(url, clock=clock) as reserving, Queue(url, clock=clock) as ending:

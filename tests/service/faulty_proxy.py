@@ -58,10 +58,10 @@ class FaultyProxy:
         self.faults: Counter[str] = Counter()
         self.ends: dict[tuple[str, str], ReportedEnd] = {}  # the keys are (call, attempt id)
         self.has_faults = True
-        # The times of each request of a claim id: its arrival, and its answer or abort.
+        # By claim id: for each request, the time of its arrival, and the time of its answer or abort.
         self.claims: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self.empty_claims: dict[str, float] = {}  # by claim id: the time of its first answer without jobs
-        # The start and the end of each time without a server, by the wall clock.
+        # The start and the end of each outage of the server, by the wall clock.
         self.outages: list[tuple[float, float]] = []
         self._away_since: float | None = None
         self._calls, self._counted = 0, threading.Condition()
@@ -223,7 +223,7 @@ class FaultyProxy:
     def _record(self, request: bytes, answer: bytes) -> None:
         """Record the answer to an end or to a claim, even if it will not reach the worker.
 
-        A status of 500 or more is no answer.
+        Do not record an answer with a status of 500 or more.
         """
         name, status = _name_of(request), int(answer[9:12])
         if name not in _RECORDED or status >= 500:

@@ -23,7 +23,7 @@ ENCRYPTION = "encryption"
 
 
 def announce(pid: int) -> None:
-    """Print the pid of the child, and hold the thread of the attempt until this process is killed."""
+    """Print the pid of the child, and block the thread of the attempt until this process is killed."""
     sys.stdout.write(f"held {pid}\n")
     sys.stdout.flush()
     threading.Event().wait()

@@ -100,7 +100,7 @@ class Program:
         return self._await_exit(timeout_s)
 
     def wait(self, timeout_s: float = 60.0) -> int:
-        """Wait until the program ends without a signal. Return its exit code."""
+        """Send no signal, wait until the program ends, and return its exit code."""
         return self._await_exit(timeout_s)
 
     def kill(self) -> None:

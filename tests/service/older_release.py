@@ -1,4 +1,4 @@
-"""A program that runs `euterpe` of an older release. Its specs lack the field in its first argument."""
+"""Run `euterpe` as an older release, whose specs lack the field that the first argument names."""
 
 import sys
 
@@ -7,7 +7,7 @@ from euterpe.domain.spec import JobSpec
 
 
 def forget(field: str) -> None:
-    """Let this process refuse specs with this field, as a release from before the field does."""
+    """Make this process refuse specs with this field, as a release that does not know the field yet."""
     del JobSpec.__pydantic_fields__[field]
     JobSpec.model_rebuild(force=True)
 

@@ -61,7 +61,7 @@ class WatchedProgram(Program):
 
 
 class ProcessKiller:
-    """A controller that kills programs and starts them again. `log` has the lines of killed programs too."""
+    """A controller that kills programs and starts them again. `log` includes the lines of killed programs."""
 
     def __init__(self, installation: Installation, seed: int, **environ: str) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"

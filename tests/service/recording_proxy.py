@@ -39,7 +39,7 @@ class RecordingProxy:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Record the requests of the worker, but keep them back until the end of the block."""
+        """Record the requests of the worker, but forward them only after the end of the block."""
         self._is_open.clear()
         try:
             yield
@@ -72,7 +72,7 @@ class RecordingProxy:
         is_open: threading.Event | None = None,
     ) -> None:
         """Send all bytes of `source` to `target`, and then the end of the stream."""
-        with suppress(OSError):  # one of the two was killed
+        with suppress(OSError):  # the worker or the server was killed
             while data := source.recv(65536):
                 with self._recorded:
                     record += data

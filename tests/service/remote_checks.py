@@ -25,7 +25,7 @@ class Figures:
     late: int  # the lease expired because the heartbeats of a running worker did not arrive
     outage: int  # the answer to the claim was lost, and the API was then down for longer than a lease
     held_up: int  # the answer to the claim arrived after the lease had expired
-    copied: int  # after a restart, the API took a copy of a claim, answered without jobs, for a new claim
+    copied: int  # after a restart, the API served the late copy of a claim without jobs as a new claim
 
 
 def check_fleet(fleet: RemoteFleet) -> Figures:

@@ -15,7 +15,7 @@ _POLL_S, _LONGEST_POLLS = 0.05, 1200
 
 
 def begin_encode(installation: Installation, client: Client) -> str:
-    """Submit a job of a second or more, and return its id once its worker encodes."""
+    """Submit a job whose encode takes a second or more. Return its id once the worker encodes."""
     job_id = client.submit(installation.request("long.mp4", profile=None, outputs=[_SMALL])).job_id
     assert any(update.status == "processing" for update in client.watch(job_id))
     return job_id
@@ -33,7 +33,7 @@ def stopped_encoder(worker: Program) -> Iterator[None]:
 
 
 def _encoder(worker: Program) -> int:
-    """Return the ffmpeg of the worker. The other child of the worker is its fork server."""
+    """Wait until the worker has two children, its fork server and ffmpeg. Return the pid of ffmpeg."""
     for _ in range(_LONGEST_POLLS):
         children = descendants(worker.pid)
         if len(children) == 2:

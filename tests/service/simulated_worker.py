@@ -30,7 +30,8 @@ from euterpe.worker.remote.held_lease import boot_clock
 from euterpe.worker.remote.server_connection import ServerConnection
 from euterpe.worker.remote.server_settings import ServerSettings
 
-# Most attempts wait for a late call. With 5 slots, a run of 500 jobs took 40 s, and two cores were idle.
+# Most attempts wait for a late call, so a worker needs many slots. With 5 slots, a run of 500 jobs took 40 s,
+# and two cores were idle.
 SLOTS = 16
 _TIMEOUT_S = 600.0
 _WATCH_S = 0.05
@@ -55,7 +56,7 @@ class Journal:
 class LeaseWatch:
     """A record of the time until which each lease is valid.
 
-    `HttpPlane` deletes this time when a lease is lost, so `LeaseWatch` has a copy.
+    `HttpPlane` deletes this time when a lease is lost, so `LeaseWatch` keeps a copy.
     """
 
     def __init__(self, plane: HttpPlane, keeper: JobLeaseKeeper) -> None:

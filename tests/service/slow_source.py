@@ -41,7 +41,7 @@ def make_source(path: Path, arguments: tuple[str, ...]) -> Path:
 
 @contextmanager
 def held_back(proxy: S3Proxy, name: str, share: float = 0.7) -> Iterator[threading.Event]:
-    """Send this share of a source. Send all other bytes when the yielded event is set or the block ends."""
+    """Send this share of a source. Send the other bytes when the yielded event is set or the block ends."""
     go_on = threading.Event()
 
     def answer(call: Call) -> Reply:

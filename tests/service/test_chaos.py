@@ -28,7 +28,7 @@ _event = job_outbox_events.c
 
 _REQUESTERS = 12
 _TIMEOUT_S = 300.0
-# The mean count of `Progress` between two kills. A job without faults adds seven to this count.
+# The mean number of log lines and events (`Progress`) between two kills. A job without faults makes seven.
 _MEAN_PROGRESS = 16
 _SETTINGS = {
     "EUTERPE_LEASE_TTL_MS": "2000",

@@ -40,7 +40,8 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 
 ROOT = Path(__file__).parents[2]
 NO_CHILD_AFTER_S = 2.0
-LEAST_EARLY_BYTES = 1000  # the film of each test is larger, so the worker sends it before its verification
+# The worker sends a file of at least this size before its verification. The film of each test is larger.
+LEAST_EARLY_BYTES = 1000
 Output = dict[str, Any]
 FILM: Output = {"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 90}}
 HLS: Output = {

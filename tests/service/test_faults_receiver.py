@@ -33,7 +33,7 @@ def store(url: str, ring: Any) -> Iterator[Store]:
 
 
 class Requester:
-    """A requester that gets events, and the outcomes of their deliveries."""
+    """A requester that gets events, with methods that return the outcomes of the deliveries."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._outbox = store, watch(store)

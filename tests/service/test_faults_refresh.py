@@ -31,7 +31,7 @@ FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 class TokenStore:
     """An object store that checks session tokens.
 
-    `accepted` has the valid tokens. `used` has the tokens that calls have sent.
+    `accepted` contains the valid tokens. `used` contains the tokens that calls have sent.
     """
 
     def __init__(self, proxy: S3Proxy) -> None:

@@ -46,7 +46,7 @@ def test_a_remote_worker_frozen_in_an_upload_publishes_nothing_over_the_newer_re
         with gate.held():
             assert any(update.status == "uploading" for update in client.watch(job_id))
             os.kill(frozen.pid, signal.SIGSTOP)
-            # The other worker gets another source, so the bytes of its output show who published them.
+            # Change the source for the other worker, so the bytes of the output show who published them.
             source.write_bytes((media / "clip.mp4").read_bytes())
             other = installation.start_remote_worker(server)
             done = client.wait(job_id, timeout=60).raise_for_failure()
@@ -68,7 +68,7 @@ def test_a_remote_worker_frozen_in_an_upload_publishes_nothing_over_the_newer_re
 
 
 def _check_life(installation: Installation, job_id: str) -> None:
-    """Check that the other worker's attempt alone succeeded, and that each step has one event.
+    """Check that only the other worker's attempt succeeded, and that each step has one event.
 
     The frozen worker can have claimed the job twice. Its upload had left the slot, so it had already sent a
     claim for the free slot when it was frozen. The server cannot know that nobody reads the answer to this

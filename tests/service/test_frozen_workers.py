@@ -87,7 +87,7 @@ def _freeze(installation: Installation, worker: Program, job_id: str) -> None:
     os.kill(worker.pid, signal.SIGSTOP)
     while _is_locked(installation, job_id):
         os.kill(worker.pid, signal.SIGCONT)
-        _is_locked(installation, job_id)  # this call waits until the transaction has ended
+        _is_locked(installation, job_id)  # wait until the transaction has ended
         os.kill(worker.pid, signal.SIGSTOP)
 
 

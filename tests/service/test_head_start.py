@@ -1,4 +1,7 @@
-"""Tests of encodes that begin during the fetch of the source: they make the same bytes, or are discarded."""
+"""Tests of encodes that begin during the fetch of the source.
+
+Such an encode makes the same bytes as an encode of the complete source, or it is discarded.
+"""
 
 import json
 import os

@@ -52,8 +52,8 @@ def test_a_job_that_one_worker_cannot_run_succeeds_on_the_other(
         waiting = client.status(job.job_id)
         assert (waiting.status, waiting.error and waiting.error["code"]) == ("queued", code)
         second = installation.start("worker")
-        # Stop the first worker. Otherwise, it could claim and release the job again. Each release makes the
-        # pause before the next claim longer.
+        # Stop the first worker. Otherwise, this worker could claim and release the job again, and each
+        # release would make the pause before the next claim longer.
         assert first.stop() == 0
         installation.receiver.await_event(job.job_id, "job.succeeded")
         assert client.status(job.job_id).status == "succeeded"

@@ -132,7 +132,7 @@ def test_a_film_in_two_languages_keeps_both_and_its_subtitles(
         ("subtitle", "eng"),
     ]
 
-    # The film has both sounds, and a warning for what it lacks.
+    # The film has both sounds. A warning names the subtitle track that the film lacks.
     assert mediainfo_languages(out / "film.mp4") == ["en", "de"]
     assert end_seconds(out / "film.mp4") == pytest.approx(2.0, abs=0.1)
     assert [(one["code"], one["output"]) for one in done.warnings or ()] == [

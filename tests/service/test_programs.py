@@ -82,7 +82,7 @@ def test_a_taken_port_is_one_line_and_starts_nothing(installation: Installation)
 
 
 def test_nothing_is_claimed_while_the_api_still_answers(installation: Installation) -> None:
-    """A slow request must not keep the worker claiming jobs during a drain."""
+    """During a drain, the worker must claim no job, even while the API still handles a slow request."""
     program = installation.start("serve", "--port", "0")
     address = program.address()
     host, _, port = address.removeprefix("http://").partition(":")

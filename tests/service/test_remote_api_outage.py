@@ -42,7 +42,7 @@ def test_an_attempt_outlives_an_outage_that_is_longer_than_a_lease(installation:
         with stopped_encoder(worker):
             api.kill()
             worker.await_log("lease_ran_out")
-            os.kill(worker.pid, signal.SIGSTOP)  # the claim below comes before the next heartbeat
+            os.kill(worker.pid, signal.SIGSTOP)  # so that the claim below arrives before the next heartbeat
             api = installation.start(*arguments, **_LEASE)
             with _calls_to(api.address(), _worker_key(installation)) as other:
                 assert _claim(other, str(uuid4())) == ()

@@ -28,7 +28,7 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_publishes(
     installation: Installation, media: Path, tmp_path: Path, wrong_by_s: int
 ) -> None:
-    # An object store may refuse requests whose signatures have a wrong time, so the media are in a folder.
+    # An object store can refuse requests whose signatures have a wrong time, so the media are in a folder.
     installation.environ["EUTERPE_STORAGE_ROOTS"] = str(media)
     lease = {"EUTERPE_LEASE_TTL_MS": str(_LEASE_MS), "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
     api, dispatcher = installation.start("api", "--port", "0", **lease), installation.start("dispatcher")

@@ -72,7 +72,7 @@ class S3Proxy:
         return self.answer(call)
 
     def gate(self, method: str, part: str = "") -> "Gate":
-        """Return a gate that holds the next call with this method and this part of its target."""
+        """Return a gate that holds the next call with this method and with `part` in its target."""
         gate = Gate()
 
         def hold(call: Call) -> Reply:
@@ -185,7 +185,7 @@ class WatchedSandbox(Sandbox):
             return super()._send(fds)
         self._breaks_now = False
         assert self._helper is not None
-        # A child that probes a small file may end before a signal arrives, so stop the helper before it
+        # A child that probes a small file can end before a signal arrives, so stop the helper before it
         # forks.
         os.kill(self._helper.pid, signal.SIGSTOP)
         super()._send(fds)
@@ -206,7 +206,7 @@ def _stop_once_bound_to_helper(pid: int) -> None:
 
 
 class EncryptionGate:
-    """A hook that calls a function when this process begins to encrypt a segment. No child runs in this step.
+    """A hook that calls a function when this process itself, without a child, begins to encrypt a segment.
 
     The hook runs in the thread of the attempt, just after the thread has opened the unfinished file.
     """

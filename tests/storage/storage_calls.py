@@ -32,7 +32,7 @@ def destination(
 class Download:
     """A fetch into a temporary file, and the size of each chunk.
 
-    `begun` has the bytes that an earlier fetch has written.
+    `begun` contains the bytes that an earlier fetch has written.
     """
 
     begun: bytes = b""

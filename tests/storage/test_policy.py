@@ -51,7 +51,10 @@ def test_a_watermark_beside_the_roots_is_refused() -> None:
     ],
 )
 def test_a_watermark_in_azure_needs_a_source_in_azure(source: str, mark: str, is_refused: bool) -> None:
-    """In an earlier version, such a job failed on every worker, because no credentials named the account."""
+    """In an earlier version, such a job failed on every worker.
+
+    Its credentials did not name the Azure account.
+    """
     marked = {"name": "a", "type": "mp4", "watermark": {"source": {"url": mark}}}
     document = {"source": {"url": source}, "credentials": None, "profile": None, "outputs": [marked]}
     place = ("outputs", 0, "watermark", "source", "url")

@@ -31,7 +31,7 @@ OURS = Owner("job-ours", 2)
 
 
 class PutThread:
-    """A put in a separate thread, which loses its lease when a test sets `is_stale`."""
+    """A put in a separate thread. The put loses its lease when a test sets `is_stale`."""
 
     def __init__(self, to: UploadDestination, file: Path) -> None:
         self._to, self._file = to, file

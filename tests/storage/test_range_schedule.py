@@ -79,7 +79,7 @@ class RangesOfASource(RuleBasedStateMachine):
         assert all(self.schedule.front <= start for start, _ in parts)
 
     def teardown(self) -> None:
-        """Finish with the front request alone."""
+        """Finish the fetch with only the front request."""
         while self.schedule.front < SIZE:
             self.schedule.revoke_next()
             self.schedule.pass_ranges()

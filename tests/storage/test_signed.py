@@ -174,7 +174,7 @@ def test_an_output_is_sent_again_when_its_store_was_away(
     upload = Upload()
     upload.put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
     assert store.objects["/out/mp4.mp4"] == made.read_bytes()
-    assert upload.fence_checks == 3 * 2  # in each of three tries: before the try, and before its last chunk
+    assert upload.fence_checks == 3 * 2  # three tries: a check before each try and before its last chunk
     assert sum(upload.chunks) == 3_000_000
 
 

@@ -82,7 +82,7 @@ def test_a_file_on_its_way_out_is_hashed_and_counted_once(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["link", "linked/made", "fifo", "folder"])
 def test_only_a_regular_file_that_no_link_leads_to_is_sent(tmp_path: Path, name: str) -> None:
-    """The child that made the file may be compromised, and a link may point to a file of the worker."""
+    """A compromised child can make a link in place of the file, and the link can point to a worker's file."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/made").write_text("secret")
     (tmp_path / "link").symlink_to("folder/made")

@@ -1,4 +1,4 @@
-"""Databases that the tests can make unavailable, kill and bring back."""
+"""Databases that the tests can make unavailable, kill and restart."""
 
 import os
 import select

@@ -85,7 +85,7 @@ def test_a_job_is_encrypted_and_its_key_is_nowhere(
 def test_a_job_whose_key_cannot_be_opened_makes_nothing(
     store: Store, tools: Tools, clips: Clips, tmp_path: Path, damage: dict[str, Any]
 ) -> None:
-    """A change in the database must not make a worker publish a film in clear or with another key."""
+    """A change in the database must not make a worker publish a film unencrypted or with another key."""
     row, logs = run(store, tools, clips, tmp_path, **damage)
     assert (row.status, (row.last_error or {})["code"]) == ("failed", "cannot_decrypt")
     assert [*(tmp_path / "out").iterdir()] == []

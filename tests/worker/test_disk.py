@@ -159,7 +159,7 @@ def test_fair_a_disk_that_others_fill_is_no_fault_of_an_attempt(disk: Disk, ledg
 
 
 def test_an_endless_source_is_charged_even_when_others_shrink_its_share(disk: Disk) -> None:
-    """Otherwise, the job would be released for ever, each time just before it used its original share."""
+    """Without the charge, the job would be released again and again, just before its files fill a share."""
     ledger = DiskLedger(disk, slots=1, min_free_bytes=RESERVE)
     endless = ledger.open()
     disk.write(endless, 399 * MIB)

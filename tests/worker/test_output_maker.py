@@ -143,7 +143,7 @@ def test_no_other_error_makes_the_plan_run_again(
 def test_subtitle_inputs_and_quality_logs_are_removed_before_the_upload(
     clips: Clips, sandbox: Sandbox, job: LeasedJob, tmp_path: Path
 ) -> None:
-    """These files can take 200 MB of disk space.
+    """Subtitle inputs and quality logs can take 200 MB of disk space.
 
     The disk space that is counted for an upload does not include these files.
     """

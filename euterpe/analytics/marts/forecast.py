@@ -7,7 +7,8 @@ most eight. For the fit, a week without jobs counts as a week with one job, beca
 weekly growth is limited: the number of jobs at most halves or doubles in a week.
 
 For the busiest hour, the report shows two waits: the wait that the model expects with the present slots, and
-the observed wait. If the two waits are far apart, the forecast is unreliable, because it uses the same model.
+the observed wait. If the model's wait and the observed wait are far apart, the forecast is unreliable,
+because the forecast uses this model.
 """
 
 import math

@@ -55,7 +55,7 @@ TABLE = Table(
 )
 
 # The codes of failures that a version of ffmpeg can cause. While a job is `processing`, ffmpeg decodes and
-# encodes, and the worker verifies its output. A version can fail, hang, be slow, need more memory, write
+# encodes, and the worker verifies the output. A version can fail, hang, be slow, need more memory, write
 # wrong files, or refuse sources that an older version decoded. The other codes are caused by storage, the
 # network, credentials, the request, the machine or a person, so their frequency does not depend on ffmpeg.
 # `lease_expired` is left out: a version that kills its whole worker causes this error, but failing machines
@@ -89,7 +89,7 @@ class FalseAlarms:
     outages: int  # per history; in each outage, 20 consecutive jobs of one profile fail
 
 
-# tests/analytics/marts/test_regressions_false_alarms.py measures these numbers, and the page shows them.
+# tests/analytics/marts/test_regressions_false_alarms.py counts the false alarms. The report shows the counts.
 MEASURED = FalseAlarms(histories=1_000, alarms=5, outages=3)
 
 

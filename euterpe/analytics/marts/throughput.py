@@ -117,10 +117,9 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
 
 
 def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
-    """Return the columns of the chart and their period: one column per day and "day".
+    """Return the columns of the chart, and the period of one column: "day" or "week".
 
-    In a long history, return one column per week (from Monday) and "week". Periods without jobs have a
-    column too.
+    In a long history, a column is a week, which begins on Monday. Periods without jobs have a column too.
     """
     first, last = min(row["day"] for row in days), max(row["day"] for row in days)
     weekly = (last - first).days >= _MOST_DAYS

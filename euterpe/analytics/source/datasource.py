@@ -35,7 +35,7 @@ from euterpe.store.engine.database import Database
 from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed, PositionRange
 
 _ROWS = 250_000
-# A cut, with the additional field `marks`, which identifies the history of the cut. `marks` is JSON text,
+# A cut, with the additional field `marks`, which shows whether the cut is still valid. `marks` is JSON text,
 # because Spark rejects nested dictionaries.
 Offset = dict[str, int | str]
 
@@ -92,7 +92,8 @@ class EuterpeSource(spark.DataSource):
 
     def reader(self, schema: StructType) -> spark.DataSourceReader:
         since, until = (_cut(self._options.get(name)) for name in ("since", "until"))
-        # Spark rejects a reader with `pushFilters` unless the session's configuration enables pushdown.
+        # Spark rejects a reader with `pushFilters` if the session's configuration does not enable pushdown.
+        # So only the option `pushdown` selects such a reader.
         kind = _PushingReader if self._options.get("pushdown") == "true" else _Reader
         return kind(self._source(schema), since or Cut(), until)
 
@@ -191,7 +192,7 @@ def read_table(
     """Return a table as a DataFrame. The database applies filters, and reads only the named columns.
 
     Over Spark Connect, the option `url` is not sent, because the server logs the options of a read, and the
-    URL may contain a password. The server's own EUTERPE_DATABASE_URL then names the database.
+    URL can contain a password. The server's own EUTERPE_DATABASE_URL then names the database.
     """
     register(session)
     if is_remote():

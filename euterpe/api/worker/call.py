@@ -36,7 +36,7 @@ Answer = Mapping[str, Any]
 
 
 class WorkerCall:
-    """A request of a worker: the owner of its key, and its fields."""
+    """A request of a worker: the owner of the API key, and the fields of the body."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WorkerCall:
     ) -> None:
         self.request, self.requester_id, self.fields = request, requester_id, fields
         self.worker_id = fields.text("worker_id")
-        # Raise if the key is not valid any more. A call that has waited must check this before its answer.
+        # Raise if the key is not valid any more. A call that has waited must check the key before it answers.
         self.require_key = require_key
 
     def proof(self, *, has_attempt: bool = True) -> LeaseProof:

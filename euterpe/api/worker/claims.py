@@ -38,8 +38,9 @@ _log = structlog.get_logger(__name__)
 DEFAULT_WAIT_MS, MAX_WAIT_MS = 5_000, 30_000
 MAX_JOBS, MAX_STREAMS = 100, 16
 LONGEST_CLAIM_ID = 128  # the stored id is longer: it begins with the id of the API key's owner
-# The wait of a worker can end while the claim desk is claiming jobs for it. Then the server gives this claim
-# at most this much more time. After that, the server answers with an error, and the worker repeats the claim.
+# The wait of a worker can end while the claim desk claims jobs for this worker. Then the server gives this
+# claim at most this much more time. After that, the server answers with an error, and the worker repeats the
+# claim.
 _LAST_ANSWER_S = 5.0
 # When the server stops, it asks each waiting worker to claim again after a random pause of up to this time.
 _SPREAD_MS = 2_000
@@ -165,13 +166,16 @@ def payload_of(job: ClaimedJob) -> dict[str, Any]:
 def stored_claim_id(requester_id: str, claim_id: str) -> str:
     """Return the claim id to store.
 
-    It contains the owner of the API key, so other owners cannot get the jobs.
+    It contains the id of the API key's owner, so other owners cannot get the jobs with the same claim id.
     """
     return f"{requester_id}:{claim_id}"
 
 
 def _claim_request(call: WorkerCall, lease_ms: int) -> tuple[ClaimRequest, float]:
-    """Return the claim and the seconds to wait for a job. Raise if the worker does not support `PROTOCOL`."""
+    """Return the claim, and how long it may wait for a job, in seconds.
+
+    Raise if the worker does not support `PROTOCOL`.
+    """
     fields = call.fields
     queues = fields.texts("streams", MAX_STREAMS)
     wait_ms = min(fields.whole("max_wait_ms", DEFAULT_WAIT_MS, 0, 2**53), MAX_WAIT_MS)

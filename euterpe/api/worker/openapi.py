@@ -19,7 +19,7 @@ _LEASE = (
     ProblemCode.LEASE_LOST,
     ProblemCode.PRUNED,
 )
-# The keys that sign and verify lease tokens are stored encrypted, so every call may fail with these codes.
+# The keys that sign and verify lease tokens are stored encrypted, so every call can fail with these codes.
 _KEYS = (
     ProblemCode.CANNOT_DECRYPT,
     ProblemCode.KEY_PROVIDER_UNAVAILABLE,

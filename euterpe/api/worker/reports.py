@@ -118,7 +118,7 @@ class ReportEndpoints:
             "result": result.others(*_RESULT_FIELDS) or None,
         }
         fields.check()
-        # A worker must upload a larger result to the storage, as an artifact.
+        # A worker must upload a result above `MAX_RESULT` to the storage, as an artifact.
         if len(json.dumps({"outputs": outputs, **known})) > MAX_RESULT:
             raise Refused(ProblemCode.REQUEST_TOO_LARGE, f"`result` may take at most {MAX_RESULT} bytes")
         return _ended(
@@ -185,7 +185,7 @@ def _progress(fields: RequestFields) -> tuple[ProgressFigures | None, dict[str, 
 def _figure(fields: RequestFields, name: str) -> float | None:
     """Return a figure that ffmpeg printed, or None if it is too large.
 
-    A compromised ffmpeg may print any figure. If the API refused the whole heartbeat because of this figure,
+    A compromised ffmpeg can print any figure. If the API refused the whole heartbeat because of this figure,
     the leases of other jobs would expire.
     """
     value = fields.number(name, 0, sys.float_info.max)

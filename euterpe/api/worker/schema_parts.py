@@ -21,7 +21,7 @@ def text_of(description: str, example: str, longest: int = 255) -> Schema:
 
 
 def maybe(description: str, example: object, kind: str, **schema: object) -> Schema:
-    """Return the schema of an optional field, which may also be null."""
+    """Return the schema of an optional field, which can also be null."""
     return about(description, example, type=[kind, "null"], **schema)
 
 

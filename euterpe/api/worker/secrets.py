@@ -84,7 +84,7 @@ class SecretEndpoints:
     async def refresh(self, call: WorkerCall) -> Answer:
         """Call the requester's refresh URL, unless newer credentials are stored already.
 
-        A call may occupy a thread for 10 s, so each requester may use only a few of the threads. If the
+        A call can occupy a thread for 10 s, so each requester may use only a few of the threads. If the
         worker disconnects before a thread is free, the call is not made.
         """
         fields, proof = call.fields, call.proof(has_attempt=False)

@@ -54,7 +54,8 @@ def _server(server: ServerConnection, settings: Settings) -> str:
 def _key(server: ServerConnection, settings: Settings) -> str:
     """Check the API key by releasing a claim that was never made.
 
-    The release changes nothing, but the server refuses it if the key lacks the scope.
+    The release of an unknown claim changes nothing. The server refuses the release if the key lacks the scope
+    `worker`.
     """
     call = worker_calls.release_claim(worker_id(), str(uuid4()))
     try:

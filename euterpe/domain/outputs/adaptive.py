@@ -100,7 +100,11 @@ class AdaptiveVideo(StrictModel):
 
 
 def _never_copied(audio: Sounds) -> Sounds:
-    """Raise if `copy` of a track is `auto`: each segment must decode alone and end with the picture."""
+    """Raise if `copy` of a track is `auto`.
+
+    A player must be able to decode each segment alone, and each segment must end at the same time as the
+    segment of the picture. A copied stream does not ensure this.
+    """
     tracks = audio if isinstance(audio, tuple) else (audio,)
     places = [place for place, one in enumerate(tracks) if isinstance(one, Audio) and one.copies == "auto"]
     if places:

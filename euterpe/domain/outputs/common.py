@@ -88,7 +88,7 @@ def codec_in(info: ValidationInfo) -> Codec | None:
 
 
 def widest(codecs: Iterable[Codec], field: Literal["quality", "bit_rate"]) -> Any:
-    """Return bounds that include the bounds of all these codecs.
+    """Return bounds that accept each number that at least one of these codecs accepts.
 
     `within` applies the bounds of the chosen codec.
     """

@@ -95,7 +95,7 @@ def encode(
     )
     began = monotonic()
     if plan.measures_quality:
-        (folder / LOGS).mkdir(exist_ok=True)  # the first command may have run during the fetch
+        (folder / LOGS).mkdir(exist_ok=True)  # it exists if the first command ran during the fetch
     measured = measure(runner, plan)
     plan, failed = settled(plan, measured.results), dict(measured.failed)
     _prepare(plan, folder)

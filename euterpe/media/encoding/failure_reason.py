@@ -1,7 +1,7 @@
 """Classify an ffmpeg failure from its exit status, resource usage and stderr.
 
 Facts from the kernel (signal, processor time, memory) decide whether a retry can help and whose fault the
-failure is. The stderr of ffmpeg quotes the source, which may contain any text (invariant `blame`). So stderr
+failure is. The stderr of ffmpeg quotes the source, which can contain any text (invariant `blame`). So stderr
 can only select a code that is permanent and blames the source.
 """
 

@@ -15,8 +15,8 @@ from euterpe.media.planning.measurements import Result
 from euterpe.media.planning.search import MeasuredCurve
 from euterpe.media.planning.tree import LoudnessMeasurement, Plan, PlanWarning, SearchMeasurement
 
-# The summary of the loudness meter, at the end of the log. Another thread can log between the parts of this
-# summary.
+# The summary of the loudness meter, at the end of the log. Its parts are searched separately, because another
+# thread can log between them.
 _NUMBER = r"(-?[0-9]{1,3}\.[0-9])"
 _INTEGRATED = re.compile(rf"Integrated loudness:\n +I: +{_NUMBER} LUFS$", re.MULTILINE)
 _TRUE_PEAK = re.compile(rf"True peak:\n +Peak: +(?:{_NUMBER}|-inf) dBFS$", re.MULTILINE)
@@ -63,7 +63,7 @@ def _curve(runner: Runner, search: SearchMeasurement) -> MeasuredCurve:
 def result_of(measurement: LoudnessMeasurement, log: str) -> Result:
     """Return the result from the log. Raise `MediaError` if the result is missing or out of range.
 
-    The log can quote the source, and a compromised ffmpeg can write anything.
+    The result is checked, because the log can quote the source, and a compromised ffmpeg can write anything.
     """
     match measurement:
         case LoudnessMeasurement():

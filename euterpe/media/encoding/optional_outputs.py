@@ -6,9 +6,9 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.planning.tree import Plan, PlanWarning
 
-# With one of these errors, a job continues without an optional output. The source or the output itself causes
-# them. Any other error ends the attempt, because the worker may be at fault, or the timeout of the job may
-# have passed.
+# With one of these errors, a job continues without an optional output. The cause of these errors is the
+# source or the output itself. Any other error ends the attempt, because the worker may be at fault, or the
+# timeout of the job may have passed.
 MAY_FAIL = frozenset(
     {
         ErrorCode.SOURCE_DAMAGED,

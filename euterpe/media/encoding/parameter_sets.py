@@ -33,8 +33,8 @@ class ParameterSets:
             case "hevc":
                 return self._has_others(packet, _HEVC_SEQUENCES)
             case "av1":
-                # Compare with the first packet: SVT-AV1 writes a different sequence header into the
-                # extradata.
+                # Compare with the first packet and not with the extradata: the sequence header that SVT-AV1
+                # writes into the extradata differs from the one in the packets.
                 return any(self._is_other(one) for one in _av1_sequences(packet))
             case "vp9":
                 return self._has_other_size(packet)

@@ -146,7 +146,7 @@ class Packager:
             refuse_lost_pictures(path, found[path], count)
 
     def _add_keyframes(self, renditions: list[PackagedRendition], root: Path) -> None:
-        """Write a file with the keyframes of the smallest rendition. Players show them in fast playback."""
+        """Write a file with the keyframes of the smallest rendition. Fast playback shows only keyframes."""
         videos = [one for one in renditions if isinstance(one, VideoRendition) and one.keyframes]
         if not videos:
             return

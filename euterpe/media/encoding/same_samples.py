@@ -30,7 +30,7 @@ class _NotProved(Exception):
 
 
 def same_samples(fd: int, files: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> list[bool]:
-    """Return, for each of our files, whether its copied tracks have all samples of the source and no others.
+    """Return, for each of our files, whether its copied tracks have exactly the samples of the source.
 
     A file is given as (path, tracks), and a track as (stream of the source, stream of the file). False means
     that the packets must be read, because the indexes do not prove that the samples are equal. The result is

@@ -76,7 +76,7 @@ class MadeFile:
     duration_seconds: float | None
     width: int | None
     height: int | None
-    is_part: bool = False  # a segment, which players open only through its playlist
+    is_part: bool = False  # True for a segment: players open it only through its playlist
     refers: bool = False  # whether the file refers to other files, like a playlist
     tracks: tuple[MadeTrack, ...] = ()
 

@@ -20,7 +20,7 @@ class BitRate:
 
     @staticmethod
     def highest(rates: "Iterable[BitRate]") -> "BitRate":
-        """Return the highest peak and the highest average, or zero without rates."""
+        """Return the highest peak and the highest average, or zero if there are no rates."""
         known = [BitRate(0, 0), *rates]
         return BitRate(max(rate.peak for rate in known), max(rate.average for rate in known))
 

@@ -21,7 +21,7 @@ from euterpe.media.packaging.segment_files import copy_range, opened, read_range
 from euterpe.media.packaging.segments import MOST_SAMPLES, named, presentation_times, read_track
 from euterpe.media.packaging.write_fragments import moof_box
 
-# The durations of pictures are rounded to the clock of the track.
+# Ends may differ by this much, because the durations of pictures are rounded to the clock of the track.
 _END_TOLERANCE_S = 0.001
 
 

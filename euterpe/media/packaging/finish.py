@@ -166,8 +166,8 @@ def _portions(segments: Sequence[SegmentFacts]) -> Iterator[list[str]]:
 def _check_aligned(before: SegmentFacts, after: SegmentFacts, start: int | None, timescale: int) -> None:
     """Raise if the presentation times of a segment have changed, except its end.
 
-    The end must be unchanged, or the start of the next segment. After a gap, the encoder's end of the last
-    segment can be too late by the length of the gap, so this end may become earlier.
+    The end must be unchanged, or must equal the start of the next segment. After a gap, the encoder's end of
+    the last segment can be too late by the length of the gap, so this end may become earlier.
     """
     if abs(after.end - before.end) <= timescale * _END_TOLERANCE_S:
         end = before.end

@@ -77,7 +77,7 @@ def in_moof(data: bytes, moof: Box) -> Box:
 
 
 def read_fragment(data: bytes, moof: Box, mdat: Box, defaults: Defaults, most: int) -> Fragment:
-    """Return the samples of a `moof`. `data` contains its bytes.
+    """Return the samples of a `moof`. `data` contains the bytes of the `moof`.
 
     Raise `MediaError` if there are more than `most` samples, if a sample lies outside the `mdat`, or if a run
     of samples does not begin where the previous run ends.

@@ -30,7 +30,7 @@ class HlsKey:
 def hls_files(
     renditions: Sequence[PackagedRendition], *, trick_play: bool = False, key: HlsKey | None = None
 ) -> tuple[TextFile, ...]:
-    """Return the playlists of a presentation. The master playlist is the last of them.
+    """Return the playlists of a presentation. The master playlist is the last playlist.
 
     With `key`, the playlists are for encrypted media segments, and the caller encrypts the segments. Init
     segments and subtitles are not encrypted.

@@ -72,7 +72,7 @@ class PackagedRendition:
     """The fields of all renditions. `language` and `title` come from the source, and are not trusted."""
 
     name: str  # the names of its files begin with this name
-    codec: str  # as in RFC 6381
+    codec: str  # the codec string of RFC 6381
     timescale: int
     segments: tuple[Segment, ...]
     language: str | None = None

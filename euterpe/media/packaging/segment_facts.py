@@ -62,7 +62,7 @@ class SegmentFacts:
     samples: int
     starts_with_sync: bool
     body_start: int  # the position of the first `moof` of the segment
-    keyframe_end: int  # the end of the first sample, if this is a sync sample
+    keyframe_end: int  # the end of the first sample, if that sample is a sync sample
     shortest: int  # the shortest time between two pictures
     longest: int
     # The window of at least half a second with the most pictures per second: its pictures, and its ticks.

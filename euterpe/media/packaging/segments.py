@@ -40,7 +40,7 @@ class SegmentColumns:
 
 
 def read_segments(init: str, segments: Sequence[str]) -> dict[str, Any]:
-    """Return the facts of a rendition's track, and of some of its segments. Times are ticks of its clock.
+    """Return the facts of a rendition's track and of these segments. Times are ticks of the track's clock.
 
     Raise `MediaError` if a file has a form that ffmpeg does not write.
     """

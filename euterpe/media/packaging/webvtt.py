@@ -69,9 +69,9 @@ def package_subtitles(
 ) -> PackagedSubtitles:
     """Return the files of a subtitle track. Each segment contains every cue that is shown during the segment.
 
-    The track has as many segments as the picture, which has `picture_segments`. If the last segment would
-    then be too long or empty, or if `picture_segments` is None, the number follows from the duration. Raise
-    `MediaError` if the files would be too large, because many cues are shown for a long time.
+    The track has `picture_segments` segments, as many as the picture. If the last segment would then be too
+    long or empty, or if `picture_segments` is None, the number of segments is computed from the duration.
+    Raise `MediaError` if the files would be too large, because many cues are shown for a long time.
     """
     blocks = _blocks(cues)
     step, end = max(1, round(segment_seconds * _TICKS)), max(1, round(duration_seconds * _TICKS))
@@ -111,10 +111,10 @@ def _blocks(cues: Sequence[Cue]) -> list[_Block]:
 def _segment_count(step: int, end: int, picture_segments: int | None) -> int:
     """Return the number of segments. All segments except the last have the length `step`.
 
-    The times of text segments do not give the number of picture segments: at 29.97 pictures per second, a
-    picture segment begins up to 33 ms after a multiple of `step`. But `picture_segments` does not fit if the
-    sound is much longer than the picture, or if the picture has gaps. Then, a last segment that is shorter
-    than `LEAST_LAST_SEGMENT * step` is appended to the segment before it, as for pictures.
+    Prefer `picture_segments` to a number computed from `step`: at 29.97 pictures per second, a picture
+    segment begins up to 33 ms after a multiple of `step`. But `picture_segments` does not fit if the sound is
+    much longer than the picture, or if the picture has gaps. Then compute the number. A last segment that is
+    shorter than `LEAST_LAST_SEGMENT * step` is appended to the segment before it, as for pictures.
     """
     if picture_segments is not None and 0 < end - (picture_segments - 1) * step < _MOST_LAST_SEGMENT * step:
         return picture_segments

@@ -41,7 +41,8 @@ _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel")
 _BITEXACT = ("-fflags", "+bitexact", "-flags", "+bitexact")
 # The tags of a source can contain private data, such as places and device names, so no output inherits them.
 _NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
-# ffmpeg queues packets until every stream has begun. The default limit of this queue is too small.
+# ffmpeg queues packets until every stream has begun, and fails if this queue is full. The default limit of
+# this queue is too small.
 _QUEUE = ("-max_muxing_queue_size", "4096")
 # By default, the queue of a muxer's thread holds 8 packets, and a copy spends most of its time on switches
 # between threads. With 128 packets, a copy of an hour takes 0.8 to 1.1 s of processor time instead of 1.5 s.
@@ -253,8 +254,8 @@ def _tags(file: File, part: Input) -> Iterator[str]:
     source = str(file.input)
     yield from ("-map_metadata", source, "-map_chapters", source) if file.keeps_tags else _NO_TAGS
     if file.keeps_tags and part.seconds is not None and part.lead_in is None:
-        # The `-t` of the input does not cut the chapters, so set `-t` for the output too. The streams end at
-        # this time in any case.
+        # The `-t` of the input ends the streams, but does not cut the chapters. So set `-t` for the output
+        # too.
         yield from ("-t", f"{part.seconds:.6f}")
     for tag in file.tags:
         yield from ("-metadata", f"{tag.name}={tag.text}")
@@ -283,8 +284,8 @@ def _muxer(file: File) -> Iterator[str]:
 
 
 def _segments(command: Command, one: Rendition) -> Iterator[str]:
-    # If ffmpeg writes an index (`sidx`), it moves the first picture of a segment to the end of the previous
-    # segment. AV1 and VP9 have no reordered pictures, so this end is right for them.
+    # If pictures are reordered and ffmpeg writes an index (`sidx`), it moves the first picture of a segment
+    # to the end of the previous segment. AV1 and VP9 do not reorder pictures, so they keep the index.
     is_reordered = one.track.kind == "video" and command.videos[one.track.place].codec in ("h264", "hevc")
     flags = "+cmaf+skip_sidx" if is_reordered else "+cmaf"
     yield from ("-f", "dash", "-seg_duration", str(one.segment_seconds), "-dash_segment_type", "mp4")

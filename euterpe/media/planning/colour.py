@@ -83,7 +83,8 @@ def has_wrong_tags(video: StreamInfo) -> bool:
 
 def _given_colour(video: StreamInfo) -> PictureColour:
     found, pixels = video.colour, video.pixel_format or ""
-    # Some files have pictures in YUV and the matrix of RGB in their tags. This matrix is a missing tag then.
+    # Some files have pictures in YUV, but the matrix of RGB in their tags. Treat this matrix as a missing
+    # tag.
     if pixels.startswith(_RGB_FORMATS) or (found.matrix == _RGB and not pixels):
         primaries, transfer = _or(found.primaries, 1, PRIMARIES), _or(found.transfer, 1, TRANSFERS)
         return PictureColour(primaries, transfer, _RGB, full_range=True)

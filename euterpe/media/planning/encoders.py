@@ -27,8 +27,8 @@ def video_arguments(track: VideoTrack) -> Iterator[str]:
     )
     yield from ("-g", str(track.keyframe_pictures))
     if track.grid_seconds is not None:
-        # Keyframes at the same times in every rendition let a player switch between renditions. If several
-        # intervals have no picture, only one keyframe follows them.
+        # Keyframes at the same times in every rendition let a player switch between renditions. If the
+        # source has no picture during several intervals, only the next picture becomes a keyframe.
         grid = track.grid_seconds
         passed = f"gt(floor(t/{grid}),floor(prev_forced_t/{grid}))"
         yield from ("-force_key_frames:v", f"expr:isnan(prev_forced_t)+{passed}")

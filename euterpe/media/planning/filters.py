@@ -25,7 +25,7 @@ from euterpe.media.source.colour import MATRICES, PRIMARIES, TRANSFERS
 # Leave out a picture whose time is not after the time of the previous picture. With two pictures at one time,
 # the muxers of MP4 and of segments failed ("Non-monotonic DTS"). Screen recorders make such films.
 _LATER_PICTURES = "select='isnan(prev_selected_pts)+gt(pts,prev_selected_pts)'"
-# The filter `scale` fails for pictures with other matrices in their tags.
+# The filter `scale` fails for pictures whose tags name a matrix that is not in `_SCALE_MATRICES`.
 _RGB, _SCALE_MATRICES = 0, frozenset({0, 1, 4, 5, 6, 7, 9})
 # So set a matrix that `scale` knows before it changes the size or the pixel format of such pictures. The
 # matrix of the values stays unchanged, because both sides of `scale` then have the same tag.
@@ -87,7 +87,7 @@ def _decoded(picture: Picture) -> str:
     if (joined := picture.joined) is None:
         return f"[{picture.input}:{picture.stream}]"
     places = range(picture.input, picture.input + joined.count)
-    # Scale all pictures to one size, because some sources change their size, and `concat` would then fail.
+    # Scale all pictures to one size, because `concat` fails if the size of the pictures changes.
     known = "" if picture.given.matrix == _RGB else _KNOWN_MATRIX
     same = f"{known}setpts=PTS-STARTPTS,scale={joined.width}:{joined.height},setsar=1"
     parts = "".join(f"[{place}:{picture.stream}]{same}[j{place}];" for place in places)
@@ -144,7 +144,7 @@ def _times(picture: Picture) -> str:
 
 
 def _part(source: Input) -> Iterator[str]:
-    """Yield the filter that keeps only the part. After an exact seek, ffmpeg itself keeps only the part."""
+    """Yield the filter that keeps only the requested part. After an exact seek, no such filter is needed."""
     if source.lead_in is not None and not source.keeps_lead:
         length = "" if source.seconds is None else f":duration={source.seconds:.6f}"
         yield f"trim=start=0{length}"
@@ -221,7 +221,7 @@ def _scale_chains(command: Command) -> Iterator[str]:
         else:
             head = f"[s{place}in]{chain},"
         if scale.overlay is not None:
-            # Give both inputs of the filter the same tags, so that ffmpeg inserts no other conversion.
+            # Give both inputs of the filter the same tags, so that ffmpeg inserts no conversion of its own.
             yield f"{head}{_tags(picture.colour)}[p{place}]"
             head = f"[p{place}][w{place}]{overlay_filter(picture, scale.overlay)},"
         last = ",".join(_finished(picture, scale, list(stills.values())))

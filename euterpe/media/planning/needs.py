@@ -47,7 +47,7 @@ _LABELS_AND_QUOTES = re.compile(r"\[[^\]]*\]|'[^']*'")
 
 
 def needs_of_outputs(outputs: Sequence[OutputSpec]) -> FfmpegFeatures:
-    """Return the encoders that the outputs need whatever the source is.
+    """Return the encoders that the outputs need for every source.
 
     The encoder of a film's sound is left out, because the source may have no sound. The encoder of a stream
     that can be copied is left out too.

@@ -7,8 +7,8 @@ from euterpe.media.planning.tree import Command, Overlay, Picture, PictureColour
 _SWSCALE_MATRICES = {1: "bt709", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 9: "bt2020"}
 _PQ, _HLG, _WHITE_NITS = 16, 18, 203
 # A watermark has one picture. The time of this picture is before every picture of the source, so that the
-# filter lays it over all pictures. The watermark has a time base of whole seconds, so that the filter keeps
-# the time base of the source.
+# filter lays the watermark over all pictures. The watermark has a time base of whole seconds, so that the
+# filter keeps the time base of the source.
 _ALWAYS = "settb=1,setpts=-1000000"
 # The planes to merge: luma and alpha of the first picture, and chroma of the second picture.
 _PLANES = "map0s=0:map0p=0:map1s=1:map1p=1:map2s=1:map2p=2:map3s=0:map3p=3"
@@ -17,7 +17,7 @@ _PLANES = "map0s=0:map0p=0:map1s=1:map1p=1:map2s=1:map2p=2:map3s=0:map3p=3"
 def watermark_chains(command: Command) -> Iterator[str]:
     """Yield, for each watermark, a chain that reads it, and a chain for each of its sizes.
 
-    If scale N of the command has an overlay, the chains for it end in the label `[wN]`.
+    If scale N of the command has an overlay, the chains for this overlay end in the label `[wN]`.
     """
     users: dict[int, list[int]] = {}
     for place, scale in enumerate(command.scales):

@@ -29,8 +29,8 @@ from euterpe.media.source.media_info import MediaInfo, StreamInfo
 # The planned bit rate of a rendition is the limit of its peaks. The average bit rate of a usual film is the
 # planned bit rate divided by this number.
 _PEAK = 1.75
-# Lowering the CRF by six doubles the rate of H.264 and HEVC. The highest CRF of H.264 and HEVC is 51. The
-# highest CRF of VP9 and AV1 is 63.
+# A CRF that is lower by six doubles the bit rate of H.264 and HEVC. The highest CRF of H.264 and HEVC is 51.
+# The highest CRF of VP9 and AV1 is 63.
 _DOUBLING_STEPS, _RANGE = 6, 51
 # FLAC compresses a sample of 16 bits to 0.6 of its size.
 _LOSSLESS_BITS = 9.6

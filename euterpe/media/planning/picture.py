@@ -134,7 +134,7 @@ def burst_rate(video: StreamInfo, most: float | None) -> float | None:
 
 
 def has_bursts(video: StreamInfo, most: float | None) -> bool:
-    """Return whether pictures will be left out because too many of them follow in a short time."""
+    """Return whether pictures will be left out because the source has too many pictures in a short time."""
     limit = burst_rate(video, most)
     if limit is None or video.busiest_fps is None:
         return False

@@ -160,7 +160,7 @@ def comparison_arguments(command: Command) -> Iterator[str]:
 
 
 def _measured(command: Command) -> Iterator[tuple[int, int, int, QualityCheck]]:
-    """Yield, for each measured encode, the indexes of its product, stream and encode, and its check."""
+    """Yield (product, stream, encode, check) for each measured encode. The first three are indexes."""
     for place, product in enumerate(command.products):
         for stream, video in _encodes(product):
             if (check := command.videos[video].quality) is not None:

@@ -108,7 +108,7 @@ def sprite(
     builder = CommandBuilder(seconds=length, outputs=[output.name])
     source = part_input(info, begin, output.end) if output.start or output.end else whole_input()
     # Decoding only the keyframes takes a twelfth of the time. Keyframes alone suffice if each interval has
-    # four of them.
+    # at least four keyframes.
     only = _has_keyframes(info, video, output.interval_seconds)
     source = replace(source, keyframes_only=only)
     pick = Every("every", output.interval_seconds, count)

@@ -15,8 +15,8 @@ from euterpe.media.planning.tree import Input
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
 # If the sound begins at most this much before the first picture, the sound before the picture is cut off.
-# This sound is silence that encoders add. Every picture keeps its exact time. If the sound begins earlier,
-# black pictures are shown until the first picture.
+# The sound that is cut off is silence that encoders add. Every picture keeps its exact time. If the sound
+# begins earlier, black pictures are shown until the first picture.
 _LEAD_S = 0.1
 # A stream is left out if the part contains less than this much of its media, because this can be less than
 # one frame of sound.
@@ -33,9 +33,9 @@ _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 # should start at 0.6 s started at 0.96 s. So ffmpeg decodes from an earlier time, and filters keep only the
 # part.
 _SEEKS_TO_ANY_PACKET = ("mpegts", "mpeg")
-# ffmpeg begins to decode four mean keyframe intervals before the part, but at least 20 s before it, so that
-# there is a keyframe before the part. By default, x264 and x265 make a keyframe every 250 pictures, which is
-# 20 s at 12.5 pictures per second.
+# The decoding begins earlier than the part, so that there is a keyframe before the part: four mean keyframe
+# intervals earlier, but at least 20 s earlier. By default, x264 and x265 make a keyframe every 250 pictures,
+# which is 20 s at 12.5 pictures per second.
 _LEAST_LEAD_IN_S, _INTERVALS = 20.0, 4
 
 

@@ -217,7 +217,7 @@ class QualityCheck:
     """The quality measurement of an encode: decode it again, and compare it with the encoder's input.
 
     `number` is unique in the plan, and part of the names of the result files. VMAF is computed for one
-    picture in every `interval`.
+    of every `interval` pictures.
     """
 
     metrics: tuple[Metric, ...]
@@ -563,7 +563,7 @@ class Plan:
     texts: tuple[PlannedText, ...] = ()
     outputs: tuple[str, ...] = ()  # the names of the outputs, in the order of the request
     warnings: tuple[PlanWarning, ...] = ()
-    tolerates_damage: bool = False  # go on after errors in the source
+    tolerates_damage: bool = False  # ffmpeg continues after errors in the source
     watermarks: tuple[WatermarkFile, ...] = ()
     measurements: tuple[Measurement, ...] = ()
 

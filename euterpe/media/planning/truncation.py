@@ -5,8 +5,8 @@ from euterpe.media.errors import MediaError
 from euterpe.media.source.media_info import MediaInfo, StreamInfo
 
 # Declared durations are rounded, and include the priming and padding of sound. A difference above this
-# tolerance means missing media. The tolerance has the same bounds as the tolerance for outputs, because a gap
-# in a damaged AVI file looks like an early end.
+# tolerance means missing media. The bounds are as small as those of the tolerance for outputs, so that a gap
+# in a damaged AVI file is detected too: such a gap looks like an early end.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.02
 
 
@@ -37,7 +37,7 @@ def _is_cut_off(stream: StreamInfo, info: MediaInfo) -> bool:
     pictures = 2 / stream.fps if stream.fps else 0.0
     tolerance = max(_LEAST_TOLERANCE_S, pictures, min(_TOLERANCE * declared, _MOST_TOLERANCE_S))
     # In Matroska, the declared duration is the time at which the stream ends, even if the stream begins late.
-    # In other containers, it is the length of the stream without the time before its start.
+    # In other containers, the declared duration does not include the time before the stream begins.
     start = 0.0 if info.container == "matroska" else info.start_seconds
     measured = max(stream.duration_seconds, stream.end_seconds - start)
     return measured < declared - tolerance

@@ -88,8 +88,8 @@ class _ForkServer:
             )
         if not data:
             self._control_closed = True
-        # If this process had no free file descriptor, the kernel has closed the channel, and the worker reads
-        # the end of the channel.
+        # If this process had no free file descriptor, the kernel has closed the child's channel. The worker
+        # then reads the end of this channel, so no answer is needed.
         if not fds:
             return
         channel = socket.socket(fileno=fds[0])
@@ -131,7 +131,7 @@ class _ForkServer:
         if monotonic() - self._measured_at < _MEMORY_CHECK_S:
             return
         for child in self._children:
-            with suppress(OSError):  # the kernel can hide the child's /proc entry
+            with suppress(OSError):  # reading fails if the kernel hides the child's /proc entry
                 most, _ = resource.prlimit(child.pid, resource.RLIMIT_DATA)
                 if most != resource.RLIM_INFINITY and _anonymous_bytes(child.pid) > most + _UNCOUNTED_BYTES:
                     _kill(child.pid)
@@ -149,7 +149,7 @@ class _ForkServer:
     def _reap(self, child: _Child) -> None:
         """Kill the rest of the child's process group, reap the child, and send its exit status."""
         with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # before wait4, which frees the pid for reuse
+            os.killpg(child.pid, signal.SIGKILL)  # before wait4, because wait4 frees the pid for reuse
         _pid, status, usage = os.wait4(child.pid, 0)
         _send(
             child.channel.fileno(),
@@ -170,8 +170,8 @@ class _ForkServer:
 
 def _anonymous_bytes(pid: int) -> int:
     """Return the anonymous resident memory of a process: the pages that are not backed by a file."""
-    # Read `statm`, because it has numbers only. `status` also has the process name, which the process
-    # chooses.
+    # Read `statm`, because it has numbers only. `status` is not safe to parse: it contains the process name,
+    # which the process chooses.
     _size, resident, of_files, *_ = map(int, Path(f"/proc/{pid}/statm").read_bytes().split())
     return (resident - of_files) * resource.getpagesize()
 

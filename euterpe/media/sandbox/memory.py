@@ -26,8 +26,8 @@ def memory_of_the_machine(root: Path = Path("/")) -> int:
 def _limits(root: Path) -> Iterator[int]:
     """Yield the memory limits of our control group and all its parents, for cgroup v1 and v2.
 
-    Inside a container, the path in `/proc/self/cgroup` can be the path on the host. In this case, only the
-    mount point itself exists.
+    Inside a container, the path in `/proc/self/cgroup` can be the path on the host. In this case, the
+    container has no folder with this path, and only the mount point has files with limits.
     """
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, kinds, path = line.split(":", 2)

@@ -155,7 +155,8 @@ class Sandbox:
         try:
             return WatermarkInfo.parse(self._examine("watermark", fd, {}, on_tick, blame=blame))
         except MediaError as error:
-            # A compromised child can blame the source, but this child has only read the watermark.
+            # A compromised child can return an error that blames the source. Replace this error, because the
+            # child has read only the watermark.
             raise MediaError(blame, str(error)) if error.code.fault is Fault.SOURCE else error from None
 
     def keyframes(

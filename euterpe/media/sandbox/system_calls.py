@@ -175,8 +175,8 @@ _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _OWN_SIGNALS = (6, 32, 33, 34)
 
 ALWAYS: Rule = ()
-# This condition is never true, so the call returns EPERM, as for a process without privileges. If the call
-# returned ENOSYS, a program would give up.
+# This condition is never true, so the call returns EPERM, as for a process without privileges. Programs
+# continue after EPERM, but can end with an error after ENOSYS.
 NEVER: Rule = (Condition(0, ()),)
 
 

@@ -22,7 +22,7 @@ MOST_TRACK_BYTES = 8 << 20
 # A longer text cannot be read on a screen, so it is cut off.
 LONGEST_TEXT = 2_000
 _LONGEST_MS = round(LONGEST_SECONDS * 1000)
-# The markup and the comments of a cue can be longer than its text.
+# The limit for a text with its markup and comments, which can be longer than the text itself.
 _LONGEST_MARKUP = 64 << 10
 _FIELDS_BEFORE_TEXT = 8  # ReadOrder, Layer, Style, Name, MarginL, MarginR, MarginV, Effect
 

@@ -35,7 +35,7 @@ def keyframes(fd: int, stream_index: int, longest_scan_s: float = _LONGEST_SCAN_
             )
         for other in container.streams:
             if other.index != stream_index:
-                other.discard = Discard.all  # some demuxers then skip the packets of the other stream
+                other.discard = Discard.all  # some demuxers then skip the packets of this unneeded stream
         found, is_complete = [], False
         deadline = monotonic() + longest_scan_s
         with suppress(av.FFmpegError):  # the file is damaged here

@@ -125,7 +125,7 @@ class PacketReader:
         if (end := self.times.ends.get(lead.index)) is not None and self._missing():
             self._seek(lead, end - _BEFORE_THE_END_S)
             self._read_on(self._bounds.end)
-        if self._format == "mov":  # an MP4 file has an index of each stream, so seek in each missing stream
+        if self._format == "mov":  # MP4 has an index for each stream: seek in each stream without an end
             for index in self._missing():
                 self._container.seek(_BEYOND_THE_END, stream=self.times.streams[index])
                 self._read_on(self._bounds.end)

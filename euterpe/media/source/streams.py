@@ -120,7 +120,7 @@ def _has_crop(stream: VideoStream) -> bool:
 def _has_alpha(stream: VideoStream) -> bool:
     """Return whether the pictures are transparent.
 
-    In WebM, read a tag, because decoders ignore the transparency of WebM.
+    For WebM, read the tag `alpha_mode`, because decoders ignore the transparency of WebM.
     """
     pixels = stream.codec_context.format
     is_tagged = "1" in (stream.metadata.get("alpha_mode"), stream.metadata.get("ALPHA_MODE"))

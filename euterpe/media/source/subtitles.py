@@ -42,7 +42,7 @@ def subtitles(fd: int, streams: Sequence[int]) -> list[dict[str, Any]]:
         readers = {index: _reader(container, index) for index in streams}
         for other in container.streams:
             if other.index not in readers:
-                other.discard = Discard.all  # some demuxers then skip the packets of the other stream
+                other.discard = Discard.all  # some demuxers then skip the packets of this unneeded stream
         with suppress(av.FFmpegError):  # the file is damaged here
             for packet in demuxed(container, *(reader.stream for reader in readers.values())):
                 readers[packet.stream.index].take(packet)

@@ -29,8 +29,8 @@ _BACKWARD_JUMP_S, _FORWARD_JUMP_S = 0.1, 10.0
 _LONGEST_SOUND_S = 60.0
 # The longest delay of a usual encoder. HE-AAC at 22.05 kHz has this delay.
 _LONGEST_DELAY_S = 0.15
-# Packets are in the order of decoding. If an edit list removes the beginning of a film, the first picture
-# that is shown is in one of this number of packets after the removed packets.
+# Packets are in the order of decoding. If an edit list removes the beginning of a film, the picture that is
+# shown first can be in any of the next packets, up to this number.
 _MOST_REORDERED = 32
 
 

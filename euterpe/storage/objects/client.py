@@ -68,7 +68,7 @@ class ObjectClient:
         *,
         idle_s: float | None = None,
     ) -> Iterator[OpenResponse]:
-        """Yield the response, whatever its status. Its body is streamed."""
+        """Yield the response, whatever its status. The body is streamed."""
         url, signed = self._signed(request)
         with ExitStack() as stack:
             with storage_errors(where, self.side):

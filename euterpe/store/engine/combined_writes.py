@@ -115,7 +115,7 @@ class CombinedWrites(Generic[T, R]):
             if len(batch) == 1:
                 _fail(batch, error)
                 return
-            # One bad item must not fail the rest of its batch. The batch was rolled back, so write each item
+            # One bad item must not make the other items fail. The batch was rolled back, so write each item
             # in its own transaction.
             for entry in batch:
                 self._write_all([entry])

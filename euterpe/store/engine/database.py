@@ -18,8 +18,8 @@ from euterpe.store.engine.write_wait import WRITE_WAIT_S, FifoLock, deadline_aft
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 _Claim = TypeVar("_Claim")
-# The minimum length of an outage that matters. A worker sends a heartbeat every 15 s by default, so a shorter
-# outage is over before the next heartbeat.
+# Outages shorter than this are ignored. A worker sends a heartbeat every 15 s by default, so such an outage
+# is over before the next heartbeat.
 _OUTAGE_S = 15.0
 _LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
 

@@ -111,7 +111,7 @@ class GroupCommit(Generic[T, R]):
                 answers = self._flush([item for item, _, _ in batch])
         except BaseException as error:  # noqa: BLE001  passed to the callers through their futures
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
-                # One bad item must not fail the rest of its batch. The batch was rolled back, so write each
+                # One bad item must not make the other items fail. The batch was rolled back, so write each
                 # item in its own transaction.
                 for entry in batch:
                     self._write([entry])

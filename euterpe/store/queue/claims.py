@@ -86,8 +86,8 @@ class ClaimRequest:
 class ClaimResult(NamedTuple):
     """The jobs of a request.
 
-    If `is_repetition` is true, the claim id was used before. Then `jobs` has the jobs of the earlier claim
-    that are still held.
+    If `is_repetition` is true, the claim id was used before. Then `jobs` contains only those jobs of the
+    earlier claim that are still held.
     """
 
     jobs: list[ClaimedJob]

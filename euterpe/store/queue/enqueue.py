@@ -25,7 +25,7 @@ from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import idempotency_keys, inbox_jobs, pruned_jobs
 
-# A new job may have values in these nullable columns and in the sealed columns. All other nullable columns
+# A new job can have values in these nullable columns and in the sealed columns. All other nullable columns
 # are NULL until a later write.
 _OPTIONAL = ("external_id", "group_id", "source_ref", "rank")
 _SEALED = ("storage_creds_", "callbacks_", "hls_key_")

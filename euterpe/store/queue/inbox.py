@@ -106,9 +106,10 @@ class Inbox:
     ) -> list[ClaimResult]:
         """Claim jobs for several workers in one transaction; return the jobs of each request, in order.
 
-        One call claims at most `read_limit` jobs of the engine, so a request may get fewer jobs than there
-        are. A request with a repeated `claim_id` gets the jobs of the earlier claim again. Requests in
-        `unsure` get only the jobs of earlier claims. Their results come after the results of `requests`.
+        One call claims at most as many jobs as the engine's `read_limit`, so a request can get fewer jobs
+        than are ready. A request with a repeated `claim_id` gets the jobs of the earlier claim again.
+        Requests in `unsure` get only the jobs of earlier claims. Their results come after the results of
+        `requests`.
         """
         results: list[ClaimResult] = []
 

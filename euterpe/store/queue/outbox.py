@@ -196,7 +196,7 @@ class Outbox:
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
         """Write the outcomes, the delivery log and the changed states of receivers.
 
-        Return the ids of the events that were still held. For all other events, write no outcome and no log.
+        Return the ids of the events that were still held. For a lost event, write no outcome and no log.
         """
         ends = [_settled(delivery) for delivery in deliveries]
         with self._database.transaction() as connection:

@@ -53,7 +53,7 @@ class Shape(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A change of one row's status. The version and the status that the caller has read are its fence."""
+    """A change of one row's status, fenced by the version and the status that the caller has read."""
 
     key: str
     claim_version: int
@@ -202,7 +202,7 @@ class Transition(NamedTuple):
         attempts: int = 0,
         context: EventContext | None = None,
     ) -> Self:
-        """Return a retry of a finished row, which is due now. Add `attempts` to its attempt count."""
+        """Return a retry of a finished row. The row is due now. Add `attempts` to its attempt count."""
         return cls(*fence, target, lane, attempts=attempts, delay_ms=0, context=context)
 
     @property

@@ -1,7 +1,8 @@
 """Reserve queue jobs: claim the job that has been due for the longest time, with or without a group.
 
-The lane `ready` has all jobs without a group, and the first job of each group that has room (`groups.py`). So
-jobs with a group and jobs without a group cannot starve each other.
+The lane `ready` contains all jobs without a group, and the first job of each group that has room
+(`groups.py`). All these jobs are claimed in one order, so jobs with a group and jobs without a group cannot
+starve each other.
 """
 
 import secrets

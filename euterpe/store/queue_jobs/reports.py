@@ -22,7 +22,7 @@ from euterpe.store.queue_jobs.rows import QueueJobRows, queue_job_id
 from euterpe.store.tables import queue_jobs
 
 _job = queue_jobs.c
-MAX_ERROR = 1_000  # characters of an error that are stored
+MAX_ERROR = 1_000  # the maximum number of characters of a stored error
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Reports:
             return int(beaten[0].lease_expires_at)
 
     def end(self, ends: Sequence[QueueAttemptEnd]) -> list[int | Exception | None]:
-        """End attempts. For each, return the time of the next attempt, or None if the job has ended.
+        """End attempts. For each item, return the time of the next attempt, or None if the job has ended.
 
         If the caller of an item has lost its lease, the result of the item is an exception.
         """

@@ -1,8 +1,8 @@
 """Seal the queries of webhook and refresh URLs, and open them when the URLs are called.
 
 The queries are stored separately from the credentials, because the credentials are deleted when the job is
-over. After that, deliveries of the job's webhooks may continue for more than a day, and replays may occur
-much later.
+over. The job's webhooks can still be delivered for more than a day after its end, and can be replayed much
+later.
 """
 
 from functools import lru_cache

@@ -95,8 +95,8 @@ class Requesters:
         is_id = _requester.requester_id == name_or_id
         named = sa.select(_requester.requester_id).where(sa.or_(_requester.name == name_or_id, is_id))
         with self._database.snapshot() as connection:
-            # Prefer the id. Another requester may have this id as its name, if that requester was created by
-            # a release without the check in `create`.
+            # Prefer the id. Another requester can have this id as its name, because an earlier version of
+            # `create` allowed such names.
             found = connection.execute(named.order_by(is_id.desc())).scalars().first()
         if found is None:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")

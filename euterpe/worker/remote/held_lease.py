@@ -31,7 +31,7 @@ class HeldLease:
     """A lease, from its claim until the job is lost or has ended. Thread-safe.
 
     The lease begins when the database writes it: after the request was sent, and before its answer arrived.
-    So the lease certainly holds until `holds_until`, which is counted from the time of the request. It has
+    So the lease is certainly valid until `holds_until`, which is counted from the time of the request. It has
     certainly expired at `runs_out_at`, which is counted from the time of the answer. The owner may revive an
     expired lease until the sweep, so only the server decides that a job is lost.
     """
@@ -65,7 +65,7 @@ class HeldLease:
             return float("-inf") if self._is_lost else self._holds_until
 
     def may_publish(self, now: float) -> bool:
-        """Return whether the lease still holds long enough to publish a file."""
+        """Return whether the lease is still valid for long enough to publish a file."""
         with self._lock:
             margin_s = min(_LONGEST_MARGIN_S, self._ttl_s / 4)
             return not self._is_lost and now + margin_s < self._holds_until

@@ -7,7 +7,7 @@ from euterpe.domain.leased_job import StaleClaim, Unavailable
 
 
 class ServerUnavailable(Unavailable):
-    """The server is unavailable. `retry_after_s` is the pause that it asked for, or None."""
+    """The server is unavailable. `retry_after_s` is the pause that the server asked for, or None."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -25,7 +25,10 @@ class WorkerKeyRefused(Unavailable):
 
 
 class ProtocolNotSupported(Unavailable):
-    """The server is too old or too new for this worker. In a rolling upgrade, other servers may accept it."""
+    """The server is too old or too new for this worker.
+
+    In a rolling upgrade, other servers can accept this worker.
+    """
 
     code = "protocol_not_supported"
 

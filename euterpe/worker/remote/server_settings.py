@@ -17,8 +17,9 @@ from euterpe.client.connection import options
 from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.errors import EuterpeError
 
-# The worker closes connections that are idle for this time. Servers and proxies often close them after 30 s
-# or more. If a server closes a connection just when the worker uses it, the request must be sent again.
+# The worker closes connections that are idle for this time. Servers and proxies often close idle connections
+# after 30 s or more. If a server closes a connection just when the worker uses it, the request must be sent
+# again.
 _IDLE_S = 20.0
 _PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 

@@ -40,8 +40,8 @@ def history(url: str) -> str:
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
     """Return a function that makes the expected report in this process.
 
-    The report is made from a lake without a database. This lake has the same history as the database that the
-    cluster reads.
+    The report is made from a lake that was filled without a database. This lake has the same history as the
+    database that the cluster reads.
 
     The ages of waiting jobs and events depend on the time of the read. So the function copies this time from
     its argument, the lake that the cluster filled.

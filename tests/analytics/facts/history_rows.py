@@ -189,7 +189,7 @@ class JobHistory:
         return False
 
     def kill(self, attempt: Row, version: str) -> bool:
-        """End the attempt by a lost lease. In half of the cases, add the figures of its last heartbeat."""
+        """End the attempt with a lost lease. In half of the cases, add the figures of its last heartbeat."""
         measured = {
             "ffmpeg": version,
             "cpu_seconds": round(self.rng.uniform(1, 90), 3),

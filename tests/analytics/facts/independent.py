@@ -94,7 +94,7 @@ def independently(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             files = f"'{folder / name}/**/*.parquet', hive_partitioning = false"
             sql.execute(f"CREATE VIEW {name} AS FROM read_parquet({files})")
         sql.execute("CREATE VIEW names AS SELECT DISTINCT requester_id, name FROM requesters")
-        # An attempt can have two versions. Only the version with an end has the outcome.
+        # An attempt can have two rows. Only the row with an end has the outcome, so prefer this row.
         sql.execute(
             "CREATE TABLE latest AS SELECT DISTINCT ON (attempt_id) * FROM attempts "
             "ORDER BY attempt_id, (ended_at IS NOT NULL) DESC"

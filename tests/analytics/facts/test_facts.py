@@ -188,7 +188,7 @@ REPORTED: Row = {**ENDED, "ffmpeg": "9.0.2"}
         ({**ENDED, "outcome": "lease_expired"}, (90.0, "slot")),
         ({**ENDED, "outcome": "released"}, (90.0, "slot")),
         ({**REPORTED, "encode_ms": 5}, (90.0, "slot")),
-        # An attempt that has a report, but no `encode_ms` in it, never ran an encode.
+        # An attempt whose report has no `encode_ms` never ran an encode.
         ({**REPORTED, "error_code": "source_not_found", "fetch_ms": 80_000}, (0.0, "cpu")),
         ({"outcome": None}, (None, None)),
     ],

@@ -1,6 +1,6 @@
 """The rate of false alarms and the power of the regression test, on synthetic histories.
 
-The report shows `MEASURED`; `ci/test --soak` measures it again.
+The report shows the figures in `MEASURED`. `ci/test --soak` measures these figures again.
 """
 
 import pytest

@@ -44,7 +44,7 @@ def test_what_still_runs_is_busy_until_the_end_of_the_history(spark: SparkSessio
 def test_what_never_ended_is_not_busy_for_ever(spark: SparkSession) -> None:
     """An attempt without a stored end counts as busy for a week, the longest time that a job can run.
 
-    The row with the end may be pruned before it is ingested.
+    The row with the end can be pruned before it is ingested.
     """
     jobs = [{"created_at": at(24 * 30)}]
     rows = utilisation.make(

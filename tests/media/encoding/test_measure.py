@@ -51,7 +51,7 @@ def log(lufs: str = "-29.0", peak: str = "-12.4") -> str:
 
 
 def test_the_result_is_the_last_summary() -> None:
-    """A title in the source can look like a summary."""
+    """A title in the source can look like a summary in ffmpeg's log. The real summary is the last one."""
     assert result_of(MEASUREMENT, log("-10.0", "  0.3") + log()) == MeasuredLoudness(-29.0, -12.4)
 
 

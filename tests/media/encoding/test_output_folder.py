@@ -140,9 +140,9 @@ def test_links_are_not_followed(folder: Path, output_folder: OutputFolder) -> No
 
 
 def test_a_small_file_takes_its_share_of_the_inodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, a job with many small segments could use up the inodes of all other jobs."""
+    """Without this rule, a job with many small segments could use up the inodes of all other jobs."""
     monkeypatch.setattr("euterpe.media.encoding.output_folder.least_file_bytes", lambda _: MIB)
-    # The usage of no process: pytest itself holds unlinked files of any size.
+    # Pid 0: do not count the unlinked files that pytest itself holds.
     output_folder, used = OutputFolder(PLAN, folder, pid=0), list[int]()
     for number in range(10):
         write(folder / "hls" / f"90p_{number}.m4s", 1)

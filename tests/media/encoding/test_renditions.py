@@ -283,7 +283,7 @@ def test_a_segment_whose_sound_cannot_be_decoded_is_refused(
 
 
 def halve(init: Path, path: Path) -> None:
-    """Remove the second half of the samples of a segment, and of their entries in its boxes."""
+    """Remove the second half of a segment's samples, and the entries of these samples in the boxes."""
     _, track = read_track(str(init))
     with opened(str(path)) as (fd, size):
         layout = read_layout(fd, size)

@@ -77,6 +77,6 @@ def damaged(data: bytes, name: str, number: int) -> bytes:
     """Return the file with damage number `number`. The same name and number always make the same damage."""
     chosen = random.Random(f"{name} {number}")
     changed = WAYS[number % len(WAYS)](bytearray(data), chosen)
-    if changed == data:  # this happens, for example, if two equal parts were exchanged
+    if changed == data:  # for example, after an exchange of two equal parts
         changed = flip_in_header(changed, chosen)
     return bytes(changed)

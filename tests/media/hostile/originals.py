@@ -43,7 +43,7 @@ SHIFTS = {"film-at-14-hours.ts": 50_000.0, "film-that-wraps.ts": 95_441.8}
 class Originals:
     """The bytes of valid files. Each file is encoded on its first use.
 
-    Hostile files refer to `outside_path` and `outside_url`. No process is allowed to open them.
+    Hostile files refer to `outside_path` and `outside_url`. No process is allowed to open this path or URL.
     """
 
     def __init__(self, sources: Sources, outside_path: bytes, outside_url: bytes) -> None:

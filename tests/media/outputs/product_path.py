@@ -35,7 +35,7 @@ def _make(
 ) -> float:
     """Write the outputs of a request to the folder. Return the processor time of the encode.
 
-    `logos` has the files of the watermarks, by URL.
+    `logos` maps the URLs of the watermarks to files.
     """
     watermarks = {url: probe_watermark(sandbox, path) for url, path in logos.items()}
     planned = plan(parsed(outputs), probe(sandbox, source), threads=1, watermarks=watermarks)

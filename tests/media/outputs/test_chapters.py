@@ -52,7 +52,7 @@ PARTS: list[tuple[dict[str, float], list[tuple[float, float, str]]]] = [
 def test_the_chapters_of_a_part_lie_within_it(
     make: Make, sources: Sources, container: str, place: int, kind: str
 ) -> None:
-    """In an earlier version, chapters after the end of the part were kept, beyond the end of the film."""
+    """An earlier version kept chapters after the end of the part, so they were beyond the film's end."""
     part, expected = PARTS[place]
     output: dict[str, Any] = {"name": "film", "type": kind, "metadata": "keep", "video": {"height": 90}}
     found = chapters(make([{**output, **part}], with_chapters(sources, container)) / f"film.{kind}")

@@ -34,7 +34,7 @@ from tests.media.sources.colours import PATCHES, SDR_KINDS, hdr, hdr_greys, hdr_
 TOLERANCE = 8
 LEAST_LIGHT = {LOG: 0.01, LOG_SQRT: 0.01 / 10**0.5}  # the least light of these transfers, as a share of white
 VALUE_TOLERANCE = 2  # of Y, Cb and Cr in 8 bits
-# Players do not agree on the primaries of a small picture without tags.
+# Players do not agree on the primaries of a small picture without tags, so the tolerance is larger.
 GUESS_TOLERANCE = 16
 # The tone mapping of HDR is allowed to change colours a little, but must not darken them.
 HDR_TOLERANCE = 16
@@ -87,7 +87,10 @@ def test_the_primaries_of_phones_and_cinemas_are_kept(make: Make, sources: Sourc
 
 
 def expressible(transfer: int) -> list[Triple]:
-    """Return the patches. Raise components that are too dark for this transfer to its least light."""
+    """Return the patches.
+
+    Replace each component that is too dark for this transfer by the darkest possible component.
+    """
     least = LEAST_LIGHT.get(transfer, 0.0) ** (1 / 2.4)
     return [(max(red, least), max(green, least), max(blue, least)) for red, green, blue in PATCHES]
 
@@ -113,7 +116,7 @@ def test_colours_that_players_do_not_know_become_bt709(make: Make, sources: Sour
 
 @pytest.mark.parametrize("pixels", ["nv12", "yuyv422"])
 def test_packed_pixels_of_a_rare_matrix_become_bt709(make: Make, sources: Sources, pixels: str) -> None:
-    """In an earlier version, ffmpeg converted such pixels with a filter that does not know the matrix."""
+    """In an earlier version, ffmpeg converted such pixels with a filter that does not know their matrix."""
     planar = lossless(sources, Colours(matrix=YCGCO))
     filters = f"setparams=colorspace=bt709,format={pixels},setparams=colorspace=ycgco"
     source = sources.get(

@@ -21,7 +21,7 @@ def ladder(*heights: int) -> dict[str, Any]:
 
 
 def test_a_ladder_counts_the_short_side_of_a_portrait_film(make: Make, sources: Sources) -> None:
-    """An earlier version limited the height instead of the short side: 608x1080, 404x720, 270x480."""
+    """An earlier version limited the height, not the short side, and made 608x1080, 404x720 and 270x480."""
     folder = make([ladder(1080, 720, 480)], phone_portrait(sources))
     sizes = [size(variant.media) for variant in hls_variants(folder / "hls/master.m3u8")]
     assert sizes == [(1080, 1920), (720, 1280), (480, pytest.approx(853, abs=1))]

@@ -20,9 +20,9 @@ _MIB = 1 << 20
 def test_the_silence_before_late_sound_needs_no_memory(
     sandbox: Sandbox, sources: Sources, tmp_path: Path, audio: dict[str, object]
 ) -> None:
-    """An earlier version made one frame of silence.
+    """An earlier version put the whole silence into one frame.
 
-    The frame took 1,571 MiB for an hour, and 240 MiB for the 20 minutes of this test.
+    This frame took 1,571 MiB for an hour of silence, and 240 MiB for the 20 minutes of this test.
     """
     source = very_late_sound(sources, _LATE_S)
     film = {"name": "film", "type": "mp4", "audio": {"codec": "flac", "channels": "mono", **audio}}

@@ -114,7 +114,7 @@ def test_a_sound_that_ends_before_the_part_does_not_move_it(
 
 
 def test_a_part_with_two_passes_and_a_loudness_is_the_same_part(make: Make, sources: Sources) -> None:
-    """Both passes and the measurement read the source in separate commands."""
+    """Both passes and the measurement are separate commands, and each of them must find the same part."""
     part = {**FILM, "start": 1.2, "end": 3.2, "video": {"bitrate_kbps": 300}}
     made = (
         make([{**part, "audio": {"loudness": {"target": -23}}}], shifted_flashes(sources, 500.0)) / "film.mp4"

@@ -109,7 +109,7 @@ def test_pictures_keep_their_times_after_gaps(
 ) -> None:
     """In an earlier version, a segment after a gap began too early by the length of the gap.
 
-    If the last picture stood alone, the output failed with `output_truncated`.
+    If only the last picture followed a gap, the output failed with `output_truncated`.
     """
     kept = "+".join(f"eq(n,{number})" for number in shown)
     pictures = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=14"

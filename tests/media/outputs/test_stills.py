@@ -78,7 +78,7 @@ def test_a_film_of_one_picture_has_a_best_picture_and_a_preview(
 
 
 def test_a_sound_that_begins_two_minutes_late_hides_no_picture(make: Make, sources: Sources) -> None:
-    """An earlier version counted times from the start of the sound, so it found no picture at these times."""
+    """An earlier version counted the times of stills from the start of the sound, so it found no picture."""
     film = sound_two_minutes_late(sources)
     made = make([poster("best"), {**sprite(2), "columns": 1}], film)
     assert number_in(made / "poster/1.jpg") in range(60)

@@ -194,7 +194,7 @@ def media_infos(draw: st.DrawFn) -> MediaInfo:
 
 def _stream(draw: st.DrawFn, place: int, kind: str) -> StreamInfo:
     # Half of the streams are usual streams with at most three changes. A stream with more changes often
-    # has a refused picture size, and then tests no other rule.
+    # has a picture size that is refused. Such a stream tests no other rule.
     usual = {"video": VIDEO, "audio": AUDIO}.get(kind, SUBTITLE)
     optional = _BOTH | _OF_KIND.get(kind, {})
     assert set(optional) <= {field.name for field in fields(StreamInfo)}

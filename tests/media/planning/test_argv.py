@@ -54,7 +54,7 @@ _STREAM = re.compile(r"[0-9]+:[0-9]+")
 _MOVED = re.compile(r"setts=pts=PTS-\((-?[0-9]+\.[0-9]{6})\)/TB:dts=DTS-\(\1\)/TB")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?k?")
 _LABEL = re.compile(r"\[([vath][0-9]+|r[0-9]+end)\]")
-# A filter of a metric, with its log file. The name of the file contains the number of the measurement.
+# A filter that computes a metric, with its log file. The file name contains the number of the measurement.
 _METRIC = re.compile(
     r"(psnr|ssim|xpsnr)=stats_file=\.quality/[0-9]+-\1\.log"
     r"|libvmaf=model=version=vmaf_(4k_)?v0\.6\.1:n_subsample=[0-9]+:log_fmt=csv:log_path=\.quality/[0-9]+-vmaf\.log"
@@ -66,7 +66,7 @@ _TAG = re.compile(f"({'|'.join(get_args(TagName))})=.*", re.DOTALL)
 _FORCED = re.compile(r"expr:isnan\(prev_forced_t\)\+gt\(floor\(t/[0-9]+\),floor\(prev_forced_t/[0-9]+\)\)")
 # The parameter lists of encoders: names with numbers, and the coordinates of a mastering display.
 _PARAMETERS = re.compile(r"[a-z-]+=([a-z]+|[0-9]+)(:[a-z-]+=(\.passes/)?[A-Za-z0-9(),._-]+)*")
-# The filters of a graph, and the words that their options may have besides numbers.
+# The filters of a graph, and the words that their options may contain besides numbers.
 _FILTERS = _words(
     "aformat aresample asetpts asplit atrim bwdif crop format fps hflip limiter pad palettegen "
     "paletteuse scale select transpose vflip volume adelay ebur128 "

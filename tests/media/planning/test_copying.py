@@ -196,7 +196,10 @@ def test_aac_of_a_transport_stream_cannot_be_copied_into_fragments() -> None:
 
 
 def test_the_first_of_two_passes_reads_the_copied_sound_too() -> None:
-    """In MPEG-TS, ffmpeg subtracts the earliest start of the streams that a command reads."""
+    """In MPEG-TS, ffmpeg subtracts the earliest start of the streams that a command reads.
+
+    So both passes must read the same streams.
+    """
     first, _ = planned({**FILM, "video": {"bitrate_kbps": 500}}).commands
     assert first.also_read == ((0, AUDIO.index),)
 

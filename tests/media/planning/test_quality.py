@@ -93,7 +93,7 @@ def test_hdr_that_becomes_sdr_is_measured_with_vmaf() -> None:
 
 
 def test_a_least_vmaf_of_hdr_is_refused() -> None:
-    """Otherwise, a job could succeed although its lowest VMAF was never checked."""
+    """If the request were accepted, a job could succeed although its lowest VMAF was never checked."""
     with pytest.raises(MediaError) as refused:
         planned(film(**KEPT, vmaf_min=90), facts=info(HDR, AUDIO))
     assert refused.value.code == "output_unsupported"
@@ -101,7 +101,7 @@ def test_a_least_vmaf_of_hdr_is_refused() -> None:
 
 @pytest.mark.parametrize("size", [(16, 64), (64, 30)])
 def test_pictures_with_a_side_below_32_are_measured_without_vmaf(size: tuple[int, int]) -> None:
-    """libvmaf crashes for a side of 16."""
+    """libvmaf crashes if a side of the picture has 16 pixels."""
     facts = info(replace(VIDEO, width=size[0], height=size[1]), AUDIO)
     made = planned(film(measure=["vmaf", "ssim"]), facts=facts)
     assert metrics(made) == [("ssim",)]
@@ -151,9 +151,9 @@ def test_vmaf_has_no_threads_of_its_own() -> None:
 
 
 def test_the_score_of_a_short_part_does_not_depend_on_the_other_outputs() -> None:
-    """In an earlier version, VMAF was computed for one of 3 pictures of a part that was the only output.
+    """In an earlier version, the VMAF of a part was computed for every 3rd picture.
 
-    With an output of the whole film in the same job, VMAF was computed for one of 7 pictures.
+    If the same job had an output of the whole film, the VMAF of the part was computed for every 7th picture.
     """
     part = {**film(measure=["vmaf"]), "start": 20, "end": 25}
     alone = checks(planned(part, facts=long_film(60)))

@@ -44,7 +44,7 @@ def test_a_bad_order_ends_only_its_own_child(
 
 
 def test_a_helper_that_may_open_no_more_files_keeps_no_child(own_sandbox: Sandbox, tmp_path: Path) -> None:
-    """With each limit, the helper fails to open one file: a file of the request, or a file for the child."""
+    """Under each limit on open files, the helper fails to open a file of the request or for the child."""
     helper, files = helper_of(own_sandbox), open_files(own_sandbox, tmp_path)
     before = resource.prlimit(helper, resource.RLIMIT_NOFILE)
     lowest = len(list(Path(f"/proc/{helper}/fd").iterdir()))

@@ -62,7 +62,10 @@ def test_the_filter_holds_where_namespaces_and_landlock_are_refused(tmp_path: Pa
 
 
 def test_media_is_made_where_namespaces_and_landlock_are_refused() -> None:
-    """Without a user namespace, SVT-AV1 runs as root. As root, SVT-AV1 requests real-time scheduling."""
+    """Without a user namespace, SVT-AV1 runs as root. As root, SVT-AV1 requests real-time scheduling.
+
+    The seccomp filter refuses this request. The encode must succeed anyway.
+    """
     chosen = "tests/media/encoding/test_encode.py::test_every_codec_is_made"
     printed = run_denied("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", chosen)
     assert "100%" in printed

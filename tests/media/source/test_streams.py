@@ -115,7 +115,7 @@ def test_a_tag_may_be_in_any_encoding(clips: Clips, sandbox: Sandbox, tmp_path: 
         ("-ac 2 -c:a aac -f mp4", ("stereo", 2)),
         ("-af pan=5.1|c0=c0 -c:a flac -f matroska", ("5.1", 6)),
         ("-af pan=5.1(side)|c0=c0 -c:a ac3 -f matroska", ("5.1(side)", 6)),
-        ("-c:a pcm_s16le -f wav", (None, 1)),  # its header has only the number of channels
+        ("-c:a pcm_s16le -f wav", (None, 1)),  # this WAV header has only the number of channels
     ],
 )
 def test_the_layout_of_the_channels_is_read(

@@ -38,7 +38,7 @@ class Sources:
     def remuxed(self, name: str, source: Path, arguments: str, before: str = "") -> Path:
         """Copy the packets of `source` to another file, and return this file.
 
-        `before` has the input options.
+        `before` contains the input options.
         """
         return self.get(name, lambda path: ffmpeg(f"{before} -i {source} -c copy {arguments} {path}"))
 

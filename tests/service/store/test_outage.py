@@ -186,7 +186,7 @@ def test_workers_live_through_outages_and_finish_every_job(database: Fragile, st
         backoff = Backoff(base_ms=10, cap_ms=100)
         workers = [process_pool.launch(f"worker {n}", backoff=backoff) for n in range(4)]
         for worker in workers:
-            worker.call_store("inbox.sweep")  # returns after the worker has opened its store
+            worker.call_store("inbox.sweep")  # the call returns after the worker has opened its store
         for worker in workers:
             worker.start(child_tasks.work_through_outages, plan)
         for _ in range(2):

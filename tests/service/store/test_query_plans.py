@@ -199,7 +199,7 @@ def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableC
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
-    """Each batch is sorted, so two batches cannot deadlock if each locks its rows in its own order.
+    """Each batch is sorted. So two batches cannot deadlock if each batch locks its rows in this sorted order.
 
     Postgres locks the rows in the order of the batch if the batch is the outer side of a nested loop.
     """

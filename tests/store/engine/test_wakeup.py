@@ -121,7 +121,7 @@ def test_a_long_write_is_not_polled_page_by_page(store: Store, url: str) -> None
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
-    """Each hint leads to a claim, which takes the write lock."""
+    """Each hint leads to a claim. A claim takes the write lock, so hints must be rare."""
     pipe = ScriptedPipe(waits=100)
     timings = WakeupTimings(look_every_s=7.0)
     with sqlite_listener(url, timings=timings, self_pipe=pipe, clock=lambda: pipe.now) as listener:

@@ -161,7 +161,7 @@ def test_two_requests_with_one_claim_id_share_their_jobs_in_one_call(store: Stor
 
 
 def test_a_duplicated_request_does_not_fail_the_batch_of_the_others(store: Store) -> None:
-    """In an earlier version, `claim_id` was a unique key.
+    """In an earlier version, `claim_id` was a unique key, so a duplicated request failed its whole batch.
 
     Then only 21 of 1,000 jobs ended, and the run took five times as long.
     """

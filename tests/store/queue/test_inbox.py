@@ -233,7 +233,7 @@ def test_a_finished_job_forgets_its_owner_and_its_lease(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -> None:
-    """An update of the credentials can lock the row of the waiting job while the job before it ends."""
+    """An update of credentials can lock the row of the waiting job while the group's previous job ends."""
     _, second = enqueue(store, 2, group_id="album")
     first = claim_one(store)
     finishing = threading.Thread(target=lambda: advance(store, first, until=JobStatus.SUCCEEDED))

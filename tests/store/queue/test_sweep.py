@@ -189,7 +189,7 @@ def test_the_store_passes_its_grace_period_on(url: str, ring: LocalKeyRing, cloc
 def test_after_an_outage_of_the_database_living_workers_revive_their_leases_first(
     url: str, ring: LocalKeyRing, clock: SettableClock, outage_s: float, status: JobStatus
 ) -> None:
-    """Otherwise an outage that is longer than a lease would cost every running job an attempt."""
+    """If the sweep ran first, each running job would lose an attempt in an outage longer than a lease."""
     elapsed_s = [0.0]
     outage = OutageWatch(least_s=15.0, monotonic=lambda: elapsed_s[0])
     with Store(url, ring, clock=clock, sweep_every_ms=0, outage_grace_ms=30_000, outage=outage) as store:

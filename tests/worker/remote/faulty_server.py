@@ -1,4 +1,4 @@
-"""A server that gives out jobs, and loses requests and answers."""
+"""A server that answers claims with jobs, and loses requests and answers."""
 
 import threading
 from random import Random
@@ -9,7 +9,7 @@ from tests.worker.remote.answers import job
 
 
 class FaultyServer:
-    """A server that gives out each of `job_ids` once. A repeated claim id gets the same jobs again.
+    """A server that answers new claims with each of `job_ids` once, and repeated claims with the same jobs.
 
     Half of all requests fail: a quarter before the server executes them, and a quarter after the execution.
     """

@@ -8,8 +8,8 @@ its jobs wait, and use the whole share at once.
 
 Lock order on Postgres: idempotency keys (in an enqueue), then requesters, then owned, ready, delayed and
 finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker lock on
-requesters (FOR KEY SHARE), and may take it after its other locks. This cannot deadlock, because each
-transaction that conflicts with this lock, such as `requester set`, locks a requester before all other rows.
+requesters (FOR KEY SHARE), sometimes after its other locks. This cannot deadlock, because each transaction
+that conflicts with this lock, such as `requester set`, locks a requester before all other rows.
 """
 
 from collections.abc import Iterable, Sequence

@@ -144,7 +144,7 @@ class FairShares:
         if reached is None:
             return
         written = connection.execute(self._advance, {"of_queue": queue, "reached": reached}).all()
-        if not written:  # another claim has locked the row or wrote a later time, or there is no row yet
+        if not written:  # another claim has locked the row or written a later time, or there is no row
             with self._lock:
                 self._claimed[queue] = max(reached, self._claimed.get(queue, 0))
                 self._missing.add(queue)
@@ -263,7 +263,10 @@ def _advance_statement() -> sa.Executable:
 
 
 def is_mixed() -> sa.ColumnElement[int]:
-    """Return a subquery for a row of `inbox_jobs`: 1 if ready jobs of its share may differ in priority."""
+    """Return a subquery that is 1 if the ready jobs in the share of a job row can differ in priority.
+
+    The outer query selects the row from `inbox_jobs`.
+    """
     share = fair_shares.c
     mixed = sa.select(share.is_mixed).where(
         share.queue == inbox_jobs.c.queue, share.requester_id == inbox_jobs.c.requester_id

@@ -8,7 +8,7 @@ also start in order.
 
 Lock order on Postgres (the whole order is in `admission.py`): owned, ready, delayed and finished jobs, then
 groups, then blocked jobs. No transaction may lock a blocked job before a group, because `next_in_line` locks
-a group and then may wait for a blocked job.
+a group and then can wait for a blocked job.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -126,7 +126,7 @@ def _jobs(producer: str) -> list[NewJob]:
         new_job(queue=QUEUES[n % 2], max_attempts=50, key=Key(f"key {n}", "the same request"))
         for n in range(SHARED)
     ]
-    for job in keyed:  # each producer inserts them at random places of its list
+    for job in keyed:  # each producer inserts the shared jobs at random places of its own list
         jobs.insert(rng.randrange(len(jobs)), job)
     return jobs
 

@@ -102,7 +102,7 @@ def store(url: str) -> Iterator[Store]:
 def test_what_was_killed_inside_its_transaction_has_never_been(
     process_pool: ProcessPool, store: Store, kill_point: str
 ) -> None:
-    """event-per-transition: a kill leaves neither a transition nor its event, attempt or group change."""
+    """event-per-transition: after the kill, no transition, event, attempt or group change is stored."""
     for prepare in STORE_CALLS:
         method, arguments, options = prepare(store)
         before = _all_rows(store)
