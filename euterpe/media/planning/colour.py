@@ -81,11 +81,17 @@ def has_wrong_tags(video: StreamInfo) -> bool:
     return found.transfer == _BT1361 or (found.matrix == _RGB and _given_colour(video).matrix != _RGB)
 
 
+def is_rgb(pixels: str, matrix: int) -> bool:
+    """Return whether pictures are RGB, by the name of their pixel format and the matrix in their tags.
+
+    Some files have pictures in YUV and the matrix of RGB in their tags. This matrix is a missing tag then.
+    """
+    return pixels.startswith(_RGB_FORMATS) or (matrix == _RGB and not pixels)
+
+
 def _given_colour(video: StreamInfo) -> PictureColour:
     found, pixels = video.colour, video.pixel_format or ""
-    # Some files have pictures in YUV, but the matrix of RGB in their tags. Treat this matrix as a missing
-    # tag.
-    if pixels.startswith(_RGB_FORMATS) or (found.matrix == _RGB and not pixels):
+    if is_rgb(pixels, found.matrix):
         primaries, transfer = _or(found.primaries, 1, PRIMARIES), _or(found.transfer, 1, TRANSFERS)
         return PictureColour(primaries, transfer, _RGB, full_range=True)
     usual = _usual(video)

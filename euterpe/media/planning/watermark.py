@@ -7,6 +7,7 @@ from types import MappingProxyType
 from euterpe.domain.locations import without_query
 from euterpe.domain.outputs import OutputSpec, PictureOutput, Watermark
 from euterpe.media.planning.builder import CommandBuilder
+from euterpe.media.planning.colour import is_rgb
 from euterpe.media.planning.picture import Size, even_below
 from euterpe.media.planning.tree import Input, Overlay, PictureColour, WatermarkFile
 from euterpe.media.source.watermark_info import WatermarkInfo
@@ -18,7 +19,6 @@ NO_WATERMARKS: WatermarkFiles = MappingProxyType({})
 # The margins leave at least this share of the short side for the watermark.
 _LEAST_ROOM, _LEAST_SIDE = 0.5, 4
 _RGB = 0
-_RGB_FORMATS = ("rgb", "bgr", "gbr", "argb", "abgr", "rgba", "bgra", "0rgb", "0bgr", "pal8", "mono")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _given(info: WatermarkInfo) -> PictureColour:
     """Return the colour of a watermark, which is sRGB unless its file declares another colour."""
     found, pixels = info.colour, info.pixel_format or ""
     primaries = found.primaries if found.primaries in (1, 5, 6, 9, 11, 12) else 1
-    if found.matrix == _RGB or pixels.startswith(_RGB_FORMATS):
+    if is_rgb(pixels, found.matrix) or pixels.startswith("mono"):
         return PictureColour(primaries, 13, _RGB, full_range=True)
     # Without tags, JPEG and AVIF pictures have the full range, and lossy WebP has the limited range. The
     # matrix of untagged pictures in these three formats is that of BT.601.
