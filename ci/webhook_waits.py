@@ -60,9 +60,9 @@ def _wait(store: Store, healthy: NewRequester, receiver: Receiver, number: int) 
 if __name__ == "__main__":
     for name, origins, restarts in (
         ("alone", 0, False),
-        ("beside 150 dead origins", 150, False),
-        ("beside 1,000 dead origins", 1_000, False),
-        ("beside 150, after a restart", 150, True),
+        ("with 150 dead origins", 150, False),
+        ("with 1,000 dead origins", 1_000, False),
+        ("with 150, after a restart", 150, True),
     ):
         waits = measure(origins, restarts=restarts)
         print(f"{name}: first {waits[0]:.3f} s, longest {max(waits):.3f} s")  # noqa: T201

@@ -39,7 +39,7 @@ def measure_black_holes(installation: Installation, *, seconds: float) -> Figure
         with ExitStack() as holes:
             silent = {host: holes.enter_context(_black_hole(host)) for host in _SILENT}
             beside = _p99_ms(installation, receiver, seconds, silent, holes)
-    return Figure("p99 of a delivery beside black holes", "ms", beside, without, at_most=1.5)
+    return Figure("p99 of a delivery while other receivers do not answer", "ms", beside, without, at_most=1.5)
 
 
 @contextmanager

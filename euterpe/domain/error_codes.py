@@ -204,7 +204,7 @@ class ErrorCode(StrEnum):
     ENDPOINT_NOT_ALLOWED = (
         "endpoint_not_allowed",
         _Kind(_REQUESTER, _PERMANENT, "claimed fetching uploading"),
-        "no worker may use the `endpoint` of the credentials, for example because a refresh brought it",
+        "the `endpoint` of the credentials, which a refresh can change, is not allowed on the workers",
         "ask the operator for `EUTERPE_STORAGE_ENDPOINTS`",
     )
     FILE_OUTSIDE_ROOTS = (
@@ -391,7 +391,7 @@ class ErrorCode(StrEnum):
     )
     TOO_LARGE_FOR_WORKER = (
         "too_large_for_worker",
-        _Kind(_WORKER, _TRANSIENT, "fetching processing", retry_note="another worker may have a larger disk"),
+        _Kind(_WORKER, _TRANSIENT, "fetching processing", retry_note="another worker can have a larger disk"),
         "the source or its outputs need more of a worker's disk [than one job may "
         "have](guarantees.md#shares-of-the-disk)",
         "serve the source with a `Content-Length`, or ask the operator for a worker with a larger disk",

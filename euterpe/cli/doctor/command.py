@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(server: ServerUrl = None, as_json: AsJson = False) -> None:
-    """Check ffmpeg, Java, disk, what jobs may reach, keys and database. Print how to fix failures.
+    """Check the machine, the keys, the database, and what jobs may reach. Print how to fix failures.
 
     With --server (or EUTERPE_SERVER), check what a remote worker needs: the server in place of the database.
     """

@@ -42,7 +42,7 @@ class Rung(StrictModel):
     height: Height
     """The shorter side in pixels: 720 makes 1280×720 or 720×1280. A source is never enlarged."""
     bitrate_kbps: VideoRate | None = None
-    """The bit rate in kbit/s: with `crf` the highest rate, else the mean. Null means a built-in limit."""
+    """The mean bit rate in kbit/s, or the highest bit rate with `crf`. Null means a built-in limit."""
     crf: Crf | None = None
     """The constant rate factor. Null means the codec's default, or no factor if `bitrate_kbps` is given."""
 
