@@ -48,7 +48,7 @@ class ForeignLease(StrEnum):
     CANCELED = "canceled"  # the producer has canceled the job
 
 
-class Told(StrEnum):
+class ReportOutcome(StrEnum):
     """The answer of a foreign queue to the report that a job has ended."""
 
     DONE = "done"  # recorded now, or by an earlier call whose answer was lost
@@ -74,7 +74,7 @@ class ForeignFailure:
 class ForeignAdapter(Protocol):
     """The calls of one foreign queue."""
 
-    beat_interval_s: float
+    heartbeat_interval_s: float
 
     async def start(self) -> None:
         """Connect, and prepare the queue. Raise `ForeignUnavailable`, or `BridgeError` for a wrong set-up."""
@@ -88,7 +88,7 @@ class ForeignAdapter(Protocol):
         """Take up to `limit` jobs. Wait at most `wait_s` for the first job."""
         ...
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
+    async def heartbeat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         """Extend the leases of these jobs; return the state of each, in order."""
         ...
 
@@ -96,11 +96,11 @@ class ForeignAdapter(Protocol):
         """Report the progress of a running job. A lost report is not repeated."""
         ...
 
-    async def succeed(self, job: ForeignJob, result: Json) -> Told:
+    async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
         """End the job with its result: job id, outputs and warnings of the status document."""
         ...
 
-    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> ReportOutcome:
         """End the attempt with this failure."""
         ...
 

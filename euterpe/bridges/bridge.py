@@ -42,7 +42,7 @@ class BridgeTimings:
     # The longest pause after a failed heartbeat. OmniQ's adapter relies on this limit: after an outage of
     # Redis, it reaps leases only when all running bridges must have sent a heartbeat. Longer pauses would
     # hardly relieve the foreign queue, because each bridge makes only one call.
-    beat_retry_s: float = 1.0
+    heartbeat_retry_s: float = 1.0
 
 
 DEFAULT_TIMINGS = BridgeTimings()
@@ -93,7 +93,7 @@ class Bridge:
         if not await _first(start, stopping):
             return
         _log.info("bridge_started", bridge=self.name, slots=self._slots)
-        loops = [asyncio.ensure_future(self._beat()), asyncio.ensure_future(self._watcher.run())]
+        loops = [asyncio.ensure_future(self._send_heartbeats()), asyncio.ensure_future(self._watcher.run())]
         try:
             await self._take(stopping)
             await self._drain()
@@ -174,23 +174,23 @@ class Bridge:
 
     # -- leases
 
-    async def _beat(self) -> None:
-        interval_s, failures = self._adapter.beat_interval_s, 0
+    async def _send_heartbeats(self) -> None:
+        interval_s, failures = self._adapter.heartbeat_interval_s, 0
         while True:
-            pause_s = min(self._calls.pause_s(failures), self._timings.beat_retry_s)
+            pause_s = min(self._calls.pause_s(failures), self._timings.heartbeat_retry_s)
             await asyncio.sleep(pause_s if failures else interval_s)
             held = [one for one in self._held if not one.is_released]
             if not held:
                 continue
             try:
-                leases = await self._calls.once(partial(self._adapter.beat, [one.job for one in held]))
+                leases = await self._calls.once(partial(self._adapter.heartbeat, [one.job for one in held]))
                 failures = 0
             except ForeignUnavailable:
                 failures += 1
                 continue
             except Exception as error:  # noqa: BLE001  without this loop every lease would be lost
                 failures += 1
-                _log.error("bridge_beat_failed", bridge=self.name, error=word(error), exc_info=error)
+                _log.error("bridge_heartbeat_failed", bridge=self.name, error=word(error), exc_info=error)
                 continue
             for one, lease in zip(held, leases, strict=True):
                 if lease is ForeignLease.LOST and not one.is_reporting:

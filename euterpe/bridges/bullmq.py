@@ -28,7 +28,7 @@ from euterpe.bridges.adapter import (
     ForeignLease,
     ForeignUnavailable,
     Json,
-    Told,
+    ReportOutcome,
 )
 from euterpe.bridges.config import BridgeConfig, BridgeKind
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 # queue still fail such jobs if these workers use the default.
 _MAX_STALLED_COUNT = 1000
 _STALLED_CHECK_S = 30.0
-_BEATS_PER_LOCK = 4  # the contract asks for two per lock duration
+_HEARTBEATS_PER_LOCK = 4  # the contract asks for two per lock duration
 _CONNECTIONS = 16
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
 _OLDEST_REDIS = (6, 2)
@@ -59,7 +59,7 @@ class BullMqAdapter:
     def __init__(self, config: BridgeConfig) -> None:
         self._config = config
         self._stalled_check_s = min(_STALLED_CHECK_S, config.lease_ms / 1000)
-        self.beat_interval_s = config.lease_ms / 1000 / _BEATS_PER_LOCK
+        self.heartbeat_interval_s = config.lease_ms / 1000 / _HEARTBEATS_PER_LOCK
         self._worker: Any = None
         self._client: redis.asyncio.Redis | None = None
         self._stalled_check: asyncio.Task[None] | None = None
@@ -252,7 +252,7 @@ class BullMqAdapter:
 
     # -- report
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
+    async def heartbeat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         # The answer contains job ids, and no tokens. If this bridge has taken its own stalled job again, it
         # has two tokens for one job, and extends only the newer lock.
         newest = {job.job_id: job.handle.token for job in sorted(jobs, key=_token_number)}
@@ -266,17 +266,18 @@ class BullMqAdapter:
         ]
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
-        with _translated(), contextlib.suppress(TypeError):  # the job was removed; the next beat shows it
+        # A TypeError means that the job was removed. The next heartbeat shows this.
+        with _translated(), contextlib.suppress(TypeError):
             await job.handle.updateProgress(round(percent, 1))
 
-    async def succeed(self, job: ForeignJob, result: Json) -> Told:
+    async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
         handle = job.handle
         try:
             return await self._ended(job, handle.moveToCompleted(dict(result), handle.token), "completed")
         except UnrecoverableError as error:  # in a BullMQ flow, a child of this job has failed
             return await self.fail(job, ForeignFailure("failed_child", str(error), retry=False))
 
-    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> ReportOutcome:
         handle = job.handle
         handle.opts["backoff"] = _known_backoff(handle.opts.get("backoff"))
         kind = EuterpeFailure if failure.retry else FinalFailure
@@ -286,7 +287,7 @@ class BullMqAdapter:
             # This call is inside `except`, because the package stores the traceback of the current exception.
             return await self._ended(job, handle.moveToFailed(error, handle.token), "failed")
 
-    async def _ended(self, job: ForeignJob, move: Awaitable[Any], state: str) -> Told:
+    async def _ended(self, job: ForeignJob, move: Awaitable[Any], state: str) -> ReportOutcome:
         """Await `move`. If BullMQ refuses it, find out whether an earlier call has already ended the job."""
         with _translated():
             try:
@@ -294,10 +295,10 @@ class BullMqAdapter:
             except TypeError as refused:
                 found = await self._backend.getState(job.job_id)
                 if found == state:
-                    return Told.DONE
+                    return ReportOutcome.DONE
                 _log.info("bullmq_refused", foreign_id=job.job_id, reason=str(refused), state=str(found))
-                return Told.GONE if found in (None, "unknown") else Told.LOST
-        return Told.DONE
+                return ReportOutcome.GONE if found in (None, "unknown") else ReportOutcome.LOST
+        return ReportOutcome.DONE
 
     async def release(self, job: ForeignJob) -> None:
         """Move the job to `delayed`, due now. BullMQ counts this neither as an attempt nor as a stall."""

@@ -17,7 +17,7 @@ from euterpe.bridges.adapter import (
     ForeignFailure,
     ForeignJob,
     ForeignUnavailable,
-    Told,
+    ReportOutcome,
 )
 from euterpe.bridges.attach import Attached, Attacher, NoRoom, Rejected, failure_of
 from euterpe.bridges.counts import CountedJobs
@@ -123,7 +123,7 @@ class JobReporter:
             self._counts.ended(told)
             _log.info("bridged_job_reported", bridge=self._bridge, foreign_id=job.job_id, answer=str(told))
         except ForeignLeaseLost:
-            self._counts.ended(Told.LOST)
+            self._counts.ended(ReportOutcome.LOST)
             _log.warning("foreign_lease_lost", bridge=self._bridge, foreign_id=job.job_id)
         except asyncio.CancelledError:
             raise  # the drain hands the job back
@@ -177,7 +177,7 @@ class JobReporter:
             # and an early repetition would only cost a query.
             await held.until(asyncio.sleep(pause_s), or_canceled=False)
 
-    async def _reported(self, held: HeldJob, attached: Attached) -> Told:
+    async def _reported(self, held: HeldJob, attached: Attached) -> ReportOutcome:
         """Report the progress of a row, and then its end. Return the foreign queue's answer to the end."""
         job = held.job
         if attached.is_retried:
@@ -199,7 +199,7 @@ class JobReporter:
                     await self._report_progress(job, percent)
 
     async def _cancel_row(self, held: HeldJob, job_id: str) -> None:
-        """Cancel the row of a job that its producer has canceled. If this fails, the next beat repeats it."""
+        """Cancel the row of a job that its producer has canceled. The next heartbeat repeats a failed call."""
         held.note_cancel()
         try:
             await self._cancel(job_id)
@@ -207,13 +207,13 @@ class JobReporter:
             _log.warning("bridge_cannot_cancel", bridge=self._bridge, job_id=job_id, error=str(error))
             held.is_canceled = False
 
-    async def _tell_end(self, job: ForeignJob, row: JobRow) -> Told:
+    async def _tell_end(self, job: ForeignJob, row: JobRow) -> ReportOutcome:
         if row.status == JobStatus.SUCCEEDED:
             document = status_document(row)
             return await self._adapter.succeed(job, {name: document[name] for name in _RESULT_FIELDS})
         return await self._adapter.fail(job, failure_of(row))
 
-    async def _report(self, held: HeldJob, report: Callable[[], Awaitable[Told]]) -> Told:
+    async def _report(self, held: HeldJob, report: Callable[[], Awaitable[ReportOutcome]]) -> ReportOutcome:
         """Repeat the report until the foreign queue answers, so that no end is lost in an outage."""
         held.is_reporting = True
         return await self._calls.until_answered(partial(_with_login, report))

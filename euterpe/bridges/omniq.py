@@ -25,10 +25,10 @@ from euterpe.bridges.adapter import (
     ForeignJob,
     ForeignLease,
     Json,
-    Told,
+    ReportOutcome,
 )
 from euterpe.bridges.config import BridgeConfig
-from euterpe.bridges.omniq_jobs import BEAT_S, OmniqJob, OmniqLease, error_text, now_ms, payload_of
+from euterpe.bridges.omniq_jobs import HEARTBEAT_S, OmniqJob, OmniqLease, error_text, now_ms, payload_of
 from euterpe.bridges.omniq_leases import OmniqLeases, require_refusal
 from euterpe.bridges.redis_connection import (
     check_eviction,
@@ -61,7 +61,7 @@ class OmniqAdapter:
     of Redis. The other bridges need this time to extend their leases, because a reap costs an attempt.
     """
 
-    beat_interval_s = BEAT_S
+    heartbeat_interval_s = HEARTBEAT_S
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class OmniqAdapter:
 
     # -- report
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
+    async def heartbeat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         due = [job.handle for job in jobs if job.handle.needs_heartbeat(now_ms())]
         calls = (self._run(partial(self._leases.extended, lease)) for lease in due)
         answers = dict(zip(due, await asyncio.gather(*calls, return_exceptions=True), strict=True))
@@ -267,20 +267,22 @@ class OmniqAdapter:
     async def progress(self, job: ForeignJob, percent: float) -> None:
         """Do nothing: OmniQ has no place for progress."""
 
-    async def succeed(self, job: ForeignJob, result: Json) -> Told:  # noqa: ARG002  OmniQ has no place for it
+    async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:  # noqa: ARG002  OmniQ has no place for it
         return await self._ended(job, self._client.ack_success, lambda found: found.state == "completed")
 
-    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> ReportOutcome:
         error = error_text(failure)
         ack = partial(self._client.ack_fail, error=error)
         return await self._ended(job, ack, lambda found: found.last_error == error)
 
     async def _ended(
         self, job: ForeignJob, ack: Callable[..., Any], is_ours: Callable[[OmniqJob], bool]
-    ) -> Told:
+    ) -> ReportOutcome:
         return await self._run(partial(self._end, job.handle, ack, is_ours))
 
-    def _end(self, lease: OmniqLease, ack: Callable[..., Any], is_ours: Callable[[OmniqJob], bool]) -> Told:
+    def _end(
+        self, lease: OmniqLease, ack: Callable[..., Any], is_ours: Callable[[OmniqJob], bool]
+    ) -> ReportOutcome:
         """Ack the job. If OmniQ refuses the ack, find out whether an earlier call has acked the job."""
         try:
             ack(queue=self._queue, job_id=lease.job_id, lease_token=lease.token)
@@ -289,9 +291,15 @@ class OmniqAdapter:
             found = self._job(lease.job_id)
             state = None if found is None else found.state
             _log.info("omniq_refused", foreign_id=lease.job_id, reason=str(error), state=state)
-            told = Told.GONE if found is None else Told.DONE if is_ours(found) else Told.LOST
+            told = (
+                ReportOutcome.GONE
+                if found is None
+                else ReportOutcome.DONE
+                if is_ours(found)
+                else ReportOutcome.LOST
+            )
         else:
-            told = Told.DONE
+            told = ReportOutcome.DONE
         self._leases.held.discard(lease)
         return told
 

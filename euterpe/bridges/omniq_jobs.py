@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from euterpe.bridges.adapter import ForeignFailure, Json
 
-BEAT_S = 0.25
-_LEAST_LEASE_MS = 8 * BEAT_S * 1000
+HEARTBEAT_S = 0.25
+_LEAST_LEASE_MS = 8 * HEARTBEAT_S * 1000
 _MOST_ERROR_BYTES = 4096  # OmniQ cuts off the rest of a longer text
 _DEFAULT_TIMEOUT_MS = 60_000  # of a job without a `timeout_ms`, as in OmniQ's scripts
 
@@ -52,7 +52,7 @@ class OmniqLease:
     timeout_ms: int = 0
 
     def needs_heartbeat(self, now_ms: int) -> bool:
-        """Return whether less than half of the lease is left, or less than eight times `BEAT_S`.
+        """Return whether less than half of the lease is left, or less than eight times `HEARTBEAT_S`.
 
         A heartbeat adds `timeout_ms` to the end of the lease. With a heartbeat at every interval, the lease
         would grow, and the job of a killed bridge would stay locked for hours.

@@ -75,9 +75,9 @@ class StreamScripts:
         """Begin jobs (message, job id). For each job, return `running`, `missing`, `ended` or `lost`."""
         return await self._run_for_all("running", jobs, least_s)
 
-    async def beat(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
+    async def heartbeat(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
         """Extend the leases of messages. Return `held`, `lost` or `canceled` for each message."""
-        return await self._run_for_all("beat", jobs, least_s)
+        return await self._run_for_all("heartbeat", jobs, least_s)
 
     async def progress(self, message: str, job_id: str, data: str, least_s: float) -> str:
         arguments = (self._queue.group, self._consumer, least_s, message, data)

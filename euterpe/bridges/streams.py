@@ -19,7 +19,7 @@ from euterpe.bridges.adapter import (
     ForeignLease,
     ForeignUnavailable,
     Json,
-    Told,
+    ReportOutcome,
 )
 from euterpe.bridges.redis_connection import (
     check_eviction,
@@ -40,7 +40,12 @@ LEASE_S = 60.0
 _LONGEST_BLOCK_S = 5.0
 _MOST_RECLAIMED = 100
 _DEAD_CONSUMER_LEASES = 60
-_TOLD = {"finished": Told.DONE, "ended": Told.DONE, "missing": Told.GONE, "lost": Told.LOST}
+_TOLD = {
+    "finished": ReportOutcome.DONE,
+    "ended": ReportOutcome.DONE,
+    "missing": ReportOutcome.GONE,
+    "lost": ReportOutcome.LOST,
+}
 _LEASES = {"held": ForeignLease.HELD, "lost": ForeignLease.LOST, "canceled": ForeignLease.CANCELED}
 
 Message = tuple[str, dict[str, str]]
@@ -61,7 +66,7 @@ class StreamsAdapter:
         lease_s: float = LEASE_S,
         sweep_every_s: float | None = None,
     ) -> None:
-        self.beat_interval_s = lease_s / 3
+        self.heartbeat_interval_s = lease_s / 3
         self.consumer = f"euterpe-{socket.gethostname()}-{os.getpid()}-{token_hex(4)}"
         self._queue, self._lease_s = queue or StreamQueue(), lease_s
         self._sweep_every_s = lease_s / 4 if sweep_every_s is None else sweep_every_s
@@ -93,11 +98,13 @@ class StreamsAdapter:
         self._read_messages = []
         return jobs
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
+    async def heartbeat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         if not jobs:
             return []
         with redis_errors(self._place):
-            words = await self._scripts.beat([(job.handle, job.job_id) for job in jobs], self._least_ttl_s)
+            words = await self._scripts.heartbeat(
+                [(job.handle, job.job_id) for job in jobs], self._least_ttl_s
+            )
         leases = [_LEASES[word] for word in words]
         for job, lease in zip(jobs, leases, strict=True):
             if lease is ForeignLease.LOST:
@@ -109,11 +116,11 @@ class StreamsAdapter:
         with redis_errors(self._place):
             await self._scripts.progress(job.handle, job.job_id, data, self._least_ttl_s)
 
-    async def succeed(self, job: ForeignJob, result: Json) -> Told:
+    async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
         text = json.dumps(result, ensure_ascii=False)
         return await self._finish(job, StreamEnd(StreamJobStatus.DONE, text, "", text))
 
-    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> ReportOutcome:
         status = (
             StreamJobStatus.CANCELED if failure.code == StreamJobStatus.CANCELED else StreamJobStatus.ERROR
         )
@@ -141,7 +148,7 @@ class StreamsAdapter:
         """Return the shortest TTL for held jobs: a shorter TTL could end between two heartbeats."""
         return self._lease_s
 
-    async def _finish(self, job: ForeignJob, end: StreamEnd) -> Told:
+    async def _finish(self, job: ForeignJob, end: StreamEnd) -> ReportOutcome:
         with redis_errors(self._place):
             word = await self._scripts.finish(job.handle, job.job_id, end)
         self._held.pop(job.handle, None)

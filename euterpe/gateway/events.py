@@ -43,7 +43,7 @@ class StreamEventsEndpoint:
             return
         with self._gateway.hub.subscribe(job_id, after) as subscription:
             while True:
-                events = await subscription.next(self._gateway.limits.beat_s)
+                events = await subscription.next(self._gateway.limits.comment_every_s)
                 for event in events:
                     yield _event_frame(event)
                     if event.fields.get("type") in TERMINAL:

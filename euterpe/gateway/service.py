@@ -44,7 +44,7 @@ class GatewayLimits:
     max_backlog: int = 200  # jobs are refused at this number of pending and waiting messages
     ttl_s: int = 3600  # the default TTL of jobs
     body_s: float = 30.0  # the longest time for the body of a request to arrive
-    beat_s: float = 15.0  # an event stream sends a comment after this time without events
+    comment_every_s: float = 15.0  # an event stream sends a comment after this time without events
     check_every_s: float = 15.0  # the pause between two checks for expired event streams
 
 

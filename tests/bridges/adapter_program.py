@@ -54,8 +54,10 @@ class Adapters:
         self._jobs += jobs
         return [_shown(number, job) for number, job in enumerate(jobs, first)]
 
-    async def beat(self, *, adapter: int, jobs: list[int]) -> list[str]:
-        return [str(lease) for lease in await self._adapters[adapter].beat([self._jobs[n] for n in jobs])]
+    async def heartbeat(self, *, adapter: int, jobs: list[int]) -> list[str]:
+        return [
+            str(lease) for lease in await self._adapters[adapter].heartbeat([self._jobs[n] for n in jobs])
+        ]
 
     async def progress(self, *, adapter: int, job: int, percent: float) -> None:
         await self._adapters[adapter].progress(self._jobs[job], percent)

@@ -9,7 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from euterpe.bridges.adapter import ForeignFailure, ForeignJob, ForeignLease, ForeignUnavailable, Json, Told
+from euterpe.bridges.adapter import (
+    ForeignFailure,
+    ForeignJob,
+    ForeignLease,
+    ForeignUnavailable,
+    Json,
+    ReportOutcome,
+)
 
 TIMEOUT_S = 90.0
 
@@ -28,7 +35,7 @@ class MemoryJob:
     failures: list[ForeignFailure] = field(default_factory=list)
     progress: list[float] = field(default_factory=list)
     reports: int = 0  # the number of recorded ends
-    beats: int = 0
+    heartbeats: int = 0
 
 
 class MemoryQueue:
@@ -77,7 +84,7 @@ class MemoryQueue:
 
 
 class MemoryAdapter:
-    beat_interval_s = 0.02
+    heartbeat_interval_s = 0.02
 
     def __init__(self, queue: MemoryQueue, *, name: str = "a") -> None:
         self._queue, self._name, self._takes = queue, name, 0
@@ -120,7 +127,7 @@ class MemoryAdapter:
         found = self._queue.jobs.get(job.job_id)
         return found if found is not None and found.holder == job.handle else None
 
-    async def beat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
+    async def heartbeat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         self._queue.check()
         leases = []
         for job in jobs:
@@ -128,7 +135,7 @@ class MemoryAdapter:
             if found is None:
                 leases.append(ForeignLease.LOST)
             else:
-                found.beats += 1
+                found.heartbeats += 1
                 leases.append(ForeignLease.CANCELED if found.is_canceled else ForeignLease.HELD)
         await self._queue.touch()
         return leases
@@ -139,23 +146,23 @@ class MemoryAdapter:
             found.progress.append(percent)
             await self._queue.touch()
 
-    async def succeed(self, job: ForeignJob, result: Json) -> Told:
+    async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
         return await self._end(job, "completed", result, None)
 
-    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> Told:
+    async def fail(self, job: ForeignJob, failure: ForeignFailure) -> ReportOutcome:
         found = self._queue.jobs.get(job.job_id)
         again = failure.retry and found is not None and len(found.failures) + 1 < found.attempts
         return await self._end(job, "waiting" if again else "failed", None, failure)
 
     async def _end(
         self, job: ForeignJob, state: str, result: Json | None, failure: ForeignFailure | None
-    ) -> Told:
+    ) -> ReportOutcome:
         self._queue.check()
         found = self._queue.jobs.get(job.job_id)
         if found is None:
-            return Told.GONE
+            return ReportOutcome.GONE
         if found.holder != job.handle:
-            return Told.DONE if found.state == state else Told.LOST
+            return ReportOutcome.DONE if found.state == state else ReportOutcome.LOST
         found.state, found.holder, found.result = state, None, result
         found.reports += 1
         if failure is not None:
@@ -164,7 +171,7 @@ class MemoryAdapter:
         if self._queue.loses_answers:
             self._queue.loses_answers = False
             raise ForeignUnavailable("the answer was lost")
-        return Told.DONE
+        return ReportOutcome.DONE
 
     async def release(self, job: ForeignJob) -> None:
         self._queue.check()

@@ -48,7 +48,7 @@ class ModelJob:
             self.events.append("running")
         return "running"
 
-    def beat(self, consumer: str) -> str:
+    def heartbeat(self, consumer: str) -> str:
         if self.holder not in (None, consumer):
             return "lost"
         return "canceled" if self.status == "canceled" else "held"

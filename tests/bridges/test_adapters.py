@@ -60,8 +60,8 @@ class Adapter:
             for job in self.take():
                 return job
 
-    def beat(self, *jobs: Job) -> list[str]:
-        return list(self.call("beat", jobs=[job["number"] for job in jobs]))
+    def heartbeat(self, *jobs: Job) -> list[str]:
+        return list(self.call("heartbeat", jobs=[job["number"] for job in jobs]))
 
     def succeed(self, job: Job, result: dict[str, Any] | None = None) -> str:
         return str(self.call("succeed", job=job["number"], result=result or RESULT))
@@ -227,7 +227,7 @@ def test_a_released_job_is_taken_by_another_adapter_without_an_attempt(scene: Sc
     again = second.take_one()
     assert (again["job_id"], again["source_ref"]) == (job_id, job["source_ref"])
     assert not again["past_failures"]
-    assert second.beat(again) == ["held"]
+    assert second.heartbeat(again) == ["held"]
     assert second.succeed(again) == "done"
     assert scene.side.state(job_id) == "done"
 
@@ -238,7 +238,7 @@ def test_beats_keep_a_job_from_other_adapters(scene: Scene) -> None:
     holder, other = scene.adapter(), scene.adapter()
     job = holder.take_one()
     for _ in range(20):
-        assert holder.beat(job) == ["held"]
+        assert holder.heartbeat(job) == ["held"]
         assert other.take(wait_s=0.2) == []
     assert holder.succeed(job) == "done"
 
@@ -247,7 +247,7 @@ def test_the_next_holder_of_a_lost_lease_reports_and_the_first_does_not(scene: S
     job_id = scene.side.add()
     first, second = scene.adapter(), scene.adapter()
     lost = first.take_one()
-    job = second.take_one()  # the lease has expired, because `first` sends no beats
+    job = second.take_one()  # the lease has expired, because `first` sends no heartbeats
     assert job["source_ref"] == lost["source_ref"]
     assert not job["past_failures"]
     first.call("progress", job=lost["number"], percent=50)
@@ -255,7 +255,7 @@ def test_the_next_holder_of_a_lost_lease_reports_and_the_first_does_not(scene: S
     assert first.fail(lost, FINAL) == "lost"
     first.release(lost)
     assert scene.side.state(job_id) == "active"
-    assert second.beat(job) == ["held"]
+    assert second.heartbeat(job) == ["held"]
     assert second.succeed(job, {"of": "second"}) == "done"
     assert scene.side.state(job_id) == "done"
 
@@ -265,8 +265,8 @@ def test_a_lease_that_another_adapter_has_is_lost(scene: Scene) -> None:
     first, second = scene.adapter(), scene.adapter()
     lost = first.take_one()
     job = second.take_one()
-    while first.beat(lost) != ["lost"]:
-        assert second.beat(job) == ["held"]
+    while first.heartbeat(lost) != ["lost"]:
+        assert second.heartbeat(job) == ["held"]
 
 
 def test_the_beats_of_many_jobs_are_answered_in_order(scene: Scene) -> None:
@@ -278,7 +278,7 @@ def test_the_beats_of_many_jobs_are_answered_in_order(scene: Scene) -> None:
     taken = second.take_one()
     assert taken["job_id"] == jobs[1]["job_id"]
     assert second.succeed(taken) == "done"
-    assert first.beat(jobs[0], jobs[2]) == ["held", "held"]
+    assert first.heartbeat(jobs[0], jobs[2]) == ["held", "held"]
     assert [first.succeed(job) for job in (jobs[2], jobs[0])] == ["done", "done"]
 
 
@@ -382,8 +382,8 @@ def test_an_adapter_keeps_its_own_lease_that_has_expired(scene: Scene) -> None:
     adapter = scene.adapter()
     job = adapter.take_one()
     for _ in range(15):
-        assert adapter.take(wait_s=0.2) == []  # 3 s without a beat
-    assert adapter.beat(job) == ["held"]
+        assert adapter.take(wait_s=0.2) == []  # 3 s without a heartbeat
+    assert adapter.heartbeat(job) == ["held"]
     assert adapter.succeed(job) == "done"
     assert scene.side.state(job_id) == "done"
 
@@ -393,11 +393,11 @@ def test_a_bridge_that_takes_its_own_stalled_job_again_keeps_the_new_lock(scene:
     scene.side.add()
     adapter = scene.adapter()
     old = adapter.take_one()
-    new = adapter.take_one()  # without beats, the job has stalled
+    new = adapter.take_one()  # without heartbeats, the job has stalled
     assert new["source_ref"] == old["source_ref"]
-    assert adapter.beat(old, new) == ["lost", "held"]
-    assert adapter.beat(new, old) == ["held", "lost"]
-    assert adapter.beat(new) == ["held"]
+    assert adapter.heartbeat(old, new) == ["lost", "held"]
+    assert adapter.heartbeat(new, old) == ["held", "lost"]
+    assert adapter.heartbeat(new) == ["held"]
     assert adapter.succeed(new) == "done"
 
 

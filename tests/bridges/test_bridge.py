@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from euterpe.bridges.adapter import BridgeError, ForeignJob, Json, Told
+from euterpe.bridges.adapter import BridgeError, ForeignJob, Json, ReportOutcome
 from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.requester_account import QueueLimits
 from euterpe.domain.credentials import S3Credentials
@@ -196,7 +196,7 @@ def test_a_job_that_its_producer_cancels_is_canceled(setup: Setup) -> None:
     async def test() -> None:
         job = await setup.queue.add(DATA, attempts=3)
         async with running(setup):
-            await setup.queue.until(lambda: job.beats)
+            await setup.queue.until(lambda: job.heartbeats)
             job.is_canceled = True
             await setup.queue.until(lambda: job.state == "failed")
         (row,) = setup.rows()
@@ -271,7 +271,7 @@ def test_a_login_that_is_refused_after_the_start_is_an_outage(setup: Setup, call
             self._check_login("progress")
             await super().progress(job, percent)
 
-        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+        async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
             self._check_login("succeed")
             return await super().succeed(job, result)
 
@@ -297,7 +297,7 @@ def test_an_unexpected_error_of_a_release_frees_the_slot(
     setup = replace(setup, slots=1)
 
     class Broken(MemoryAdapter):
-        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+        async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
             if job.job_id == "1":
                 raise ValueError("unexpected")
             return await super().succeed(job, result)
@@ -323,30 +323,30 @@ def test_a_job_that_is_handed_back_gets_no_heartbeat(setup: Setup) -> None:
 
     A heartbeat would reset this idle time.
     """
-    beats: list[int] = []
+    heartbeats: list[int] = []
 
     class Broken(MemoryAdapter):
-        async def succeed(self, job: ForeignJob, result: Json) -> Told:
+        async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
             del job, result
             raise ValueError("unexpected")
 
         async def release(self, job: ForeignJob) -> None:
             released, other = (setup.queue.jobs[job_id] for job_id in ("1", "2"))
             if job.job_id == "1":
-                beats.append(released.beats)
-                seen = other.beats
-                await setup.queue.until(lambda: other.beats >= seen + 3)
-                beats.append(released.beats)
+                heartbeats.append(released.heartbeats)
+                seen = other.heartbeats
+                await setup.queue.until(lambda: other.heartbeats >= seen + 3)
+                heartbeats.append(released.heartbeats)
 
     async def test() -> None:
         await setup.queue.add(DATA)
         async with running(setup, Broken(setup.queue)):
             claimed = await in_thread(claim, setup.store)
             await setup.queue.add(DATA)
-            await setup.queue.until(lambda: setup.queue.jobs["2"].beats)
+            await setup.queue.until(lambda: setup.queue.jobs["2"].heartbeats)
             await in_thread(succeed, setup.store, claimed)
-            await setup.queue.until(lambda: len(beats) == 2)
-        assert beats[1] <= beats[0] + 1  # one heartbeat may have begun before the release
+            await setup.queue.until(lambda: len(heartbeats) == 2)
+        assert heartbeats[1] <= heartbeats[0] + 1  # one heartbeat may have begun before the release
 
     run(test())
 
@@ -366,19 +366,19 @@ def test_a_bridge_starts_during_an_outage(setup: Setup) -> None:
 
 def test_a_heartbeat_follows_an_outage_at_once_however_long_it_was(setup: Setup) -> None:
     """Some seconds after an outage, other bridges reap the expired leases that got no heartbeat."""
-    setup = replace(setup, timings=replace(setup.timings, beat_retry_s=0.01))
+    setup = replace(setup, timings=replace(setup.timings, heartbeat_retry_s=0.01))
     growing = ForeignCalls("b", setup.counts.of("b"), base_s=3600.0, cap_s=3600.0)
 
     async def test() -> None:
         job = await setup.queue.add(DATA)
         async with running(setup, foreign_calls=growing):
-            await setup.queue.until(lambda: job.beats)
+            await setup.queue.until(lambda: job.heartbeats)
             setup.queue.is_down = True
             refused = setup.queue.refused_calls
             await setup.queue.until(lambda: setup.queue.refused_calls >= refused + 3)
             setup.queue.is_down = False
-            beats = job.beats
-            await setup.queue.until(lambda: job.beats > beats)
+            heartbeats = job.heartbeats
+            await setup.queue.until(lambda: job.heartbeats > heartbeats)
 
     run(test())
 
@@ -405,7 +405,7 @@ def test_a_stop_hands_back_what_has_not_ended(setup: Setup) -> None:
         jobs = [await setup.queue.add(DATA) for _ in range(3)]
         async with running(setup) as bridge:
             claimed = [await in_thread(claim, setup.store) for _ in jobs]
-            await setup.queue.until(lambda: all(job.beats for job in jobs))
+            await setup.queue.until(lambda: all(job.heartbeats for job in jobs))
             await bridge.stop()
             assert sorted(bridge.adapter.released) == ["1", "2", "3"]
             assert bridge.adapter.is_stopped
@@ -430,7 +430,7 @@ def test_a_release_without_an_answer_delays_a_stop_by_the_drain_time_only(setup:
     async def test() -> None:
         job = await setup.queue.add(DATA)
         async with running(setup, Silent(setup.queue)) as bridge:
-            await setup.queue.until(lambda: job.beats)
+            await setup.queue.until(lambda: job.heartbeats)
             async with asyncio.timeout(30):
                 await bridge.stop()
             assert bridge.adapter.is_stopped

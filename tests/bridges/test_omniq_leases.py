@@ -89,7 +89,7 @@ def test_an_adapter_that_has_just_started_reaps_no_lease(scene: Scene) -> None:
     other = scene.adapter(reap_rest_s=NEVER_S)
     for _ in range(3):
         assert other.take(wait_s=0.5) == []
-    assert holder.beat(job) == ["held"]
+    assert holder.heartbeat(job) == ["held"]
 
 
 def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> None:
@@ -109,7 +109,7 @@ def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> 
     finally:
         scene.redis.launch()
     assert other.take(wait_s=0.0) == []
-    assert holder.beat(job) == ["held"]
+    assert holder.heartbeat(job) == ["held"]
 
 
 def test_a_lease_that_expires_during_its_handover_costs_no_attempt(scene: Scene) -> None:
@@ -119,7 +119,7 @@ def test_a_lease_that_expires_during_its_handover_costs_no_attempt(scene: Scene)
     scene.wait_until_expired(job_id)
     job = second.take_one()
     assert (job["job_id"], scene.job(job_id)["attempt"]) == (job_id, 1)
-    assert second.beat(job) == ["held"]
+    assert second.heartbeat(job) == ["held"]
     assert second.succeed(job) == "done"
 
 
@@ -162,7 +162,7 @@ def test_a_released_lease_that_is_no_longer_valid_is_forgotten(scene: Scene) -> 
         client.hset(RELEASED, mapping={job_id: "an older lease", "gone": "its lease"})
         assert other.take(wait_s=0.6) == []
         assert client.hgetall(RELEASED) == {}
-    assert holder.beat(job) == ["held"]
+    assert holder.heartbeat(job) == ["held"]
 
 
 def test_a_released_job_whose_id_is_published_again_is_the_new_job(scene: Scene) -> None:
@@ -188,12 +188,12 @@ def test_no_lease_is_reaped_while_redis_is_full(scene: Scene) -> None:
         try:
             scene.wait_until_expired(job_id)
             with pytest.raises(CallFailed, match="ForeignUnavailable"):
-                holder.beat(job)
+                holder.heartbeat(job)
             with suppress(CallFailed):
                 other.take(wait_s=0.6)
         finally:
             client.config_set("maxmemory", "0")
-    assert holder.beat(job) == ["held"]
+    assert holder.heartbeat(job) == ["held"]
 
 
 def test_a_redis_that_was_silent_for_less_than_the_time_limit_is_an_outage(scene: Scene) -> None:
@@ -215,7 +215,7 @@ def test_a_redis_that_was_silent_for_less_than_the_time_limit_is_an_outage(scene
     finally:
         scene.redis.thaw()
     taking.join()
-    assert holder.beat(job) == ["held"]
+    assert holder.heartbeat(job) == ["held"]
 
 
 def test_a_lease_whose_job_could_not_be_read_is_handed_over_at_a_stop(scene: Scene) -> None:

@@ -132,7 +132,7 @@ def test_a_slow_redis_costs_no_attempt_and_no_second_report(scene: Scene) -> Non
 
 @pytest.mark.parametrize(
     ("forgotten", "ends"),
-    [("the take", "before"), ("the report", "before"), ("the beats", "after")],
+    [("the take", "before"), ("the report", "before"), ("the heartbeats", "after")],
 )
 def test_a_stale_replica_that_is_promoted_costs_no_second_transcode(
     scene: Scene, tmp_path: Path, forgotten: str, ends: str

@@ -87,9 +87,11 @@ class StreamContract(RuleBasedStateMachine):
 
     @delivered
     @rule(consumer=consumers)
-    def beat(self, consumer: str) -> None:
+    def heartbeat(self, consumer: str) -> None:
         before = self.deliveries()
-        assert self.call(self.scripts[consumer].beat([(self.message, JOB)], 60)) == [self.job.beat(consumer)]
+        assert self.call(self.scripts[consumer].heartbeat([(self.message, JOB)], 60)) == [
+            self.job.heartbeat(consumer)
+        ]
         assert self.deliveries() == before
 
     @held

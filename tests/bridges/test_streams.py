@@ -8,7 +8,13 @@ import sys
 
 import pytest
 
-from euterpe.bridges.adapter import BridgeError, ForeignFailure, ForeignLease, ForeignUnavailable, Told
+from euterpe.bridges.adapter import (
+    BridgeError,
+    ForeignFailure,
+    ForeignLease,
+    ForeignUnavailable,
+    ReportOutcome,
+)
 from euterpe.bridges.stream_jobs import TASKS, job_key
 from euterpe.bridges.streams import StreamsAdapter
 from tests.bridges.stream_driver import (
@@ -40,10 +46,10 @@ def test_a_job_runs_and_its_message_stays_pending_until_the_terminal_event(produ
             assert job.source_ref == f"stream:jobs%3Astream:{job_id}"
             assert producer.fields(job_id)["status"] == "running"
             await taker.progress(job, 41.666)
-            assert await taker.beat([job]) == [ForeignLease.HELD]
+            assert await taker.heartbeat([job]) == [ForeignLease.HELD]
             assert producer.types(job_id) == ["queued", "running", "progress"]
             assert producer.pending() == 1
-            assert await taker.succeed(job, RESULT) is Told.DONE
+            assert await taker.succeed(job, RESULT) is ReportOutcome.DONE
             assert producer.pending() == 0
             fields = producer.fields(job_id)
             assert (fields["status"], json.loads(fields["result"]), fields["error"]) == ("done", RESULT, "")
@@ -51,7 +57,9 @@ def test_a_job_runs_and_its_message_stays_pending_until_the_terminal_event(produ
             assert json.loads(progress["data"]) == {"percent": 41.7}
             assert done.keys() == {"type", "ts", "step", "data"}
             assert (done["type"], json.loads(done["data"])) == ("done", RESULT)
-            assert await taker.succeed(job, RESULT) is Told.DONE  # a repeated call, as after a lost answer
+            assert (
+                await taker.succeed(job, RESULT) is ReportOutcome.DONE
+            )  # a repeated call, as after a lost answer
             assert producer.types(job_id).count("done") == 1
 
     asyncio.run(run())
@@ -72,7 +80,7 @@ def test_a_failure_is_an_error_with_its_code(producer: Producer) -> None:
         async with adapter(producer.server) as taker:
             job_id = await producer.create(task="chat")
             failure = ForeignFailure("task_not_supported", "no mapping for the task chat", retry=False)
-            assert await taker.fail(await take_one(taker), failure) is Told.DONE
+            assert await taker.fail(await take_one(taker), failure) is ReportOutcome.DONE
             error = {"code": "task_not_supported", "message": "no mapping for the task chat"}
             fields = producer.fields(job_id)
             assert (fields["status"], fields["result"], json.loads(fields["error"])) == ("error", "", error)
@@ -139,8 +147,8 @@ def test_a_canceled_job_stays_canceled(producer: Producer) -> None:
             job_id = await producer.create()
             job = await take_one(taker)
             await taker._scripts.cancel(job_id, "{}", "{}")
-            assert await taker.beat([job]) == [ForeignLease.CANCELED]
-            assert await taker.succeed(job, RESULT) is Told.DONE
+            assert await taker.heartbeat([job]) == [ForeignLease.CANCELED]
+            assert await taker.succeed(job, RESULT) is ReportOutcome.DONE
             assert (producer.fields(job_id)["status"], producer.fields(job_id)["result"]) == ("canceled", "")
             assert producer.types(job_id) == ["queued", "running", "canceled"]
             assert producer.pending() == 0
@@ -148,18 +156,18 @@ def test_a_canceled_job_stays_canceled(producer: Producer) -> None:
     asyncio.run(run())
 
 
-def test_a_ttl_that_is_shorter_than_the_run_is_renewed_by_each_beat(producer: Producer) -> None:
+def test_a_ttl_that_is_shorter_than_the_run_is_renewed_by_each_heartbeat(producer: Producer) -> None:
     async def run() -> None:
         async with adapter(producer.server, lease_s=3.9) as taker:
             job_id = await producer.create(ttl_s=1)
             job = await take_one(taker)
             with producer.server.client() as client:
                 for _ in range(2):  # each pause is longer than the TTL of 1 s
-                    await asyncio.sleep(taker.beat_interval_s)
-                    assert await taker.beat([job]) == [ForeignLease.HELD]
+                    await asyncio.sleep(taker.heartbeat_interval_s)
+                    assert await taker.heartbeat([job]) == [ForeignLease.HELD]
                 assert client.pttl(job_key(job_id)) > 0
                 assert client.pttl(job_key(job_id) + ":events") > 0
-                assert await taker.succeed(job, RESULT) is Told.DONE
+                assert await taker.succeed(job, RESULT) is ReportOutcome.DONE
                 assert client.ttl(job_key(job_id)) <= 1
             assert producer.types(job_id) == ["queued", "running", "done"]
 
@@ -176,7 +184,7 @@ def test_beats_keep_a_message_from_other_consumers(producer: Producer) -> None:
             job = await take_one(holder)
             with producer.server.client() as client:
                 for _ in range(20):
-                    assert await holder.beat([job]) == [ForeignLease.HELD]
+                    assert await holder.heartbeat([job]) == [ForeignLease.HELD]
                     (row,) = client.xpending_range(QUEUE.stream, QUEUE.group, "-", "+", 10)
                     assert (row["consumer"], row["times_delivered"]) == (holder.consumer, 1)
             del other
@@ -209,7 +217,7 @@ def test_the_job_of_a_killed_process_is_taken_over(producer: Producer) -> None:
         async with adapter(producer.server, lease_s=1, sweep_every_s=0) as taker:
             job = await take_one(taker)
             assert producer.pending() == 1
-            assert await taker.succeed(job, RESULT) is Told.DONE
+            assert await taker.succeed(job, RESULT) is ReportOutcome.DONE
         assert producer.types(job_id) == ["queued", "running", "done"]
         assert producer.pending() == 0
 
@@ -222,9 +230,9 @@ def test_a_removed_job_is_not_created_again(producer: Producer) -> None:
             job_id = await producer.create()
             job = await take_one(taker)
             expire_now(producer.server, job_id)
-            assert await taker.beat([job]) == [ForeignLease.HELD]
+            assert await taker.heartbeat([job]) == [ForeignLease.HELD]
             await taker.progress(job, 10)
-            assert await taker.succeed(job, RESULT) is Told.GONE
+            assert await taker.succeed(job, RESULT) is ReportOutcome.GONE
             assert producer.pending() == 0
             assert (producer.fields(job_id), producer.events(job_id)) == ({}, [])
 
@@ -238,8 +246,8 @@ def test_after_flushall_nothing_of_the_old_jobs_comes_back_and_new_jobs_are_take
             job = await take_one(taker)
             with producer.server.client() as client:
                 client.flushall()
-            assert await taker.beat([job]) == [ForeignLease.HELD]
-            assert await taker.succeed(job, RESULT) is Told.GONE
+            assert await taker.heartbeat([job]) == [ForeignLease.HELD]
+            assert await taker.succeed(job, RESULT) is ReportOutcome.GONE
             assert await taker.take(1, 0) == []
             assert (producer.fields(job_id), producer.events(job_id)) == ({}, [])
             later = await producer.create()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from euterpe.bridges.adapter import ForeignUnavailable, Told
+from euterpe.bridges.adapter import ForeignUnavailable, ReportOutcome
 from tests.bridges.stream_driver import Producer, adapter, take_one
 from tests.redis_server import RedisServer
 
@@ -22,8 +22,8 @@ def test_a_redis_that_forgot_the_delivery_gives_the_job_again(own_redis: RedisSe
                 client.xack("jobs:stream", "workers", job.handle)
             again = await take_one(second)
             assert again.source_ref == job.source_ref
-            assert await first.succeed(job, {"of": "first"}) is Told.LOST
-            assert await second.succeed(again, {"of": "second"}) is Told.DONE
+            assert await first.succeed(job, {"of": "first"}) is ReportOutcome.LOST
+            assert await second.succeed(again, {"of": "second"}) is ReportOutcome.DONE
             assert producer.types(job_id) == ["queued", "running", "done"]
 
     asyncio.run(run())
@@ -41,7 +41,7 @@ def test_a_full_redis_is_an_outage_and_writes_no_half_of_an_end(own_redis: Redis
                     await taker.succeed(job, {})
                 assert (producer.types(job_id), producer.pending()) == (["queued", "running"], 1)
                 client.config_set("maxmemory", "0")
-            assert await taker.succeed(job, {}) is Told.DONE
+            assert await taker.succeed(job, {}) is ReportOutcome.DONE
             assert producer.types(job_id)[-1] == "done"
 
     asyncio.run(run())

@@ -81,7 +81,7 @@ def test_a_late_client_of_a_watched_job_gets_all_events(gateway: GatewayClient) 
 
 
 def test_a_quiet_stream_has_comments(redis_server: RedisServer) -> None:
-    with serving(redis_server, GatewayLimits(beat_s=0.01)) as gateway:
+    with serving(redis_server, GatewayLimits(comment_every_s=0.01)) as gateway:
         job_id = gateway.create()
         with gateway.events(job_id) as stream:
             seen = [next(stream).event for _ in range(5)]
@@ -90,7 +90,7 @@ def test_a_quiet_stream_has_comments(redis_server: RedisServer) -> None:
 
 
 def test_an_expired_stream_ends_with_an_error(redis_server: RedisServer) -> None:
-    with serving(redis_server, GatewayLimits(check_every_s=0, beat_s=0.01)) as gateway:
+    with serving(redis_server, GatewayLimits(check_every_s=0, comment_every_s=0.01)) as gateway:
         job_id, kept = gateway.create(), gateway.create()
         with gateway.events(job_id) as stream:
             assert next(stream).event == "hello"

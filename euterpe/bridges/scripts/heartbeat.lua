@@ -1,7 +1,7 @@
 -- Extend the hold on messages and the TTLs of their jobs. KEYS and ARGV: as in running.lua.
 local stream, group, consumer, least_s = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local function beat(id, job, events)
+local function heartbeat(id, job, events)
   local holder = owner(stream, group, id)
   if holder and holder ~= consumer then return 'lost' end
   if exists(job, events) then
@@ -16,5 +16,5 @@ local function beat(id, job, events)
 end
 
 local answers = {}
-for i = 4, #ARGV do answers[i - 3] = beat(ARGV[i], KEYS[2 * i - 6], KEYS[2 * i - 5]) end
+for i = 4, #ARGV do answers[i - 3] = heartbeat(ARGV[i], KEYS[2 * i - 6], KEYS[2 * i - 5]) end
 return answers
