@@ -67,9 +67,10 @@ PARTS: Mapping[str, Part] = {
     "transfer": Part(
         "A job from S3 to S3",
         "60 s of 720p into one MP4 by a worker with one slot, on SQLite; the store is `rclone serve "
-        "s3`. Wall time from the claim to the end. For the slow store, a proxy before the same store "
-        "limits each direction; *bare* is then `rclone copyto`, the worker's ffmpeg command, and "
-        "`rclone copyto` back.",
+        "s3`. Wall time from the claim to the end. The slow store is the same store "
+        "behind a proxy that limits the "
+        "bandwidth in each direction. For it, *bare* is a download with `rclone copyto`, the worker's "
+        "ffmpeg command, and an upload with `rclone copyto`.",
         jobs.measure_transfer,
     ),
     "clips": Part(

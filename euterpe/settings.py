@@ -46,7 +46,8 @@ _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
-_LARGEST_ON_LIBSQL = 512 * 1024  # libSQL limits the size of a response, which can contain 15 specs
+# libSQL limits a response to 10 MiB, and a response can contain 15 specs (`Engines.read_limit`).
+_LARGEST_ON_LIBSQL = 512 * 1024
 _MOST_RETRY_DELAYS = 100
 _SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # the store accepts at most a week
 _LONGEST_WORKER_ID = 255  # the store refuses longer ids

@@ -38,14 +38,14 @@ class RedisProxy:
         return redis.Redis.from_url(self.url, decode_responses=True, protocol=2)
 
     def cut(self, pattern: bytes, after: int) -> None:
-        """Pass `after` commands with this pattern on, and end the connection of the next such command.
+        """Forward `after` commands that contain this pattern, and close the connection of the next one.
 
-        The proxy does not pass this next command on.
+        The proxy does not forward this next command.
         """
         self._left, self._passes_on, self._pattern = after, False, pattern
 
     def lose_answer(self, pattern: bytes) -> None:
-        """Pass the first command with this pattern on, and end its connection before the answer."""
+        """Forward the first command with this pattern. Close its connection before the answer."""
         self._left, self._passes_on, self._pattern = 0, True, pattern
 
     def switch(self, server: RedisServer) -> None:

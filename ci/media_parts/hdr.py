@@ -21,7 +21,7 @@ def measure(product: Product) -> list[Figure]:
         four = sum(product.bare(hdr, [stream(height)]).cpu for height in HEIGHTS)
         found += [
             Figure(
-                "four rungs from PQ, compared with one mapping and the ladder of an SDR film",
+                "four rungs from PQ, compared with a run that maps PQ to SDR and a ladder from SDR",
                 *("CPU s", ours, once),
                 at_most=1.05,
             ),

@@ -143,7 +143,7 @@ def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
 
 
 def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
-    """Return jobs per second of concurrent calls that enqueue one job each and return after the commit."""
+    """Return how many jobs per second concurrent callers enqueue. Each call enqueues one job."""
     with plan.open() as store:
         spec = plan.spec()
 

@@ -199,7 +199,7 @@ class JobReporter:
                     await self._report_progress(job, percent)
 
     async def _cancel_row(self, held: HeldJob, job_id: str) -> None:
-        """Cancel the row of a job that its producer has canceled. The next heartbeat repeats a failed call."""
+        """Cancel the row of a job that its producer has canceled. The next heartbeat repeats a failure."""
         held.note_cancel()
         try:
             await self._cancel(job_id)

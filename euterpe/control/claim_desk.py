@@ -167,8 +167,8 @@ class ClaimDesk:
         """End the wait of a worker that repeats its claim later with the same claim id.
 
         Jobs that were already claimed for the worker are stored with this claim id, so the repeated claim
-        gets them. If a claim for the worker is running, the wait ends when this claim ends. So `end_claim`
-        finds the wait, and a release of the claim id includes the jobs that the running claim takes.
+        gets them. If a claim for the worker is running, the wait ends when this claim ends, because
+        `end_claim` must find the wait: a release of this claim id must include the jobs that the claim takes.
         """
         with self._lock:
             waiting.is_given_up = True

@@ -8,8 +8,8 @@ large.
 
 from dataclasses import dataclass
 
-# The minimum length of a range. The front request reads fewer bytes than this in less time than a new request
-# takes.
+# The minimum length of a range. For fewer bytes, a new request takes longer than the front request needs to
+# read them.
 _LEAST_BYTES = 256 * 1024
 # A new range is one connection's share of the missing bytes. If the share is smaller than this length, the
 # range is half of the missing bytes, but at most this length. With smaller ranges, a slow front request would

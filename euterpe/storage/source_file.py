@@ -57,7 +57,7 @@ class SourceFile:
             return self.front
 
     def await_count(self, most_bytes: int, is_stopping: Callable[[], bool]) -> None:
-        """Wait until `count_new` would return less than `most_bytes`."""
+        """Wait until `count_new` has counted all received bytes but fewer than `most_bytes`."""
         with self._changed:
             self._changed.wait_for(
                 lambda: is_stopping() or self._schedule.received - self._counted < most_bytes

@@ -17,7 +17,8 @@ from euterpe.synthesize.block import block
 from euterpe.synthesize.customers import named
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan, OnProgress
 
-# Ten blocks have 100,000 jobs and need about 300 MB of memory. With fewer blocks, the files would be small.
+# Ten blocks have 100,000 jobs and need about 300 MB of memory. With fewer blocks at once, the files would be
+# small.
 _BLOCKS_AT_ONCE = 10
 
 

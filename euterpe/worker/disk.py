@@ -227,9 +227,9 @@ class DiskReservation:
         """
         if not self._ledger.is_short():
             return
-        # The share may have shrunk since it was reserved. Without this check, a job with an endless source on
-        # a shared disk would be released again and again, each time just before its files filled the share
-        # that was reserved at first.
+        # Other programs also use the disk, so the share can shrink after it was reserved. An endless source
+        # then makes the disk short before it exceeds the first share. Without this check, each attempt would
+        # end with a release, and the job would never fail.
         if not self._may_grow and self._ledger.exceeds_a_share(self):
             raise TooLargeForWorker(_OVER_ITS_SHARE)
         raise DiskFull("the worker's disk has too little room, but not because of this job")

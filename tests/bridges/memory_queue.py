@@ -34,7 +34,7 @@ class MemoryJob:
     result: Json | None = None
     failures: list[ForeignFailure] = field(default_factory=list)
     progress: list[float] = field(default_factory=list)
-    reports: int = 0  # the number of recorded ends
+    reports: int = 0  # how many times the end of the job was recorded
     heartbeats: int = 0
 
 

@@ -46,7 +46,7 @@ POLL, SYNC, ASYNC, ASGI, FLASK, CREDS = blocks("python")
 
 @pytest.fixture
 def load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Return a function that runs an example in an empty directory, with the environment of the page."""
+    """Return a function that runs an example in an empty directory, with the variables that the page sets."""
     monkeypatch.setenv("EUTERPE_URL", server.url)
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     monkeypatch.setenv("EUTERPE_WEBHOOK_SECRET", SECRET)

@@ -7,7 +7,7 @@ from euterpe.domain.spec import JobSpec
 
 
 def forget(field: str) -> None:
-    """Make this process refuse specs with this field, as a release that does not know the field yet."""
+    """Make this process refuse specs with this field, like a release that does not know the field yet."""
     del JobSpec.__pydantic_fields__[field]
     JobSpec.model_rebuild(force=True)
 

@@ -65,7 +65,10 @@ def test_the_storm_notices_a_replay_without_the_attempt_check(tmp_path: Path, ur
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_the_storm_notices_a_unique_claim_id(tmp_path: Path, url: str) -> None:
-    """With the unique index, a claim of two jobs fails, and so do all claims in the same transaction."""
+    """A claim of two jobs writes its id twice, so a unique index on `claim_id` makes the claim fail.
+
+    All claims in the same transaction fail, too.
+    """
     with running_fleet(tmp_path, url, seed=0) as fleet:
         with fleet.store.database.transaction() as connection:
             connection.exec_driver_sql("CREATE UNIQUE INDEX broken ON job_attempts (claim_id)")

@@ -120,7 +120,7 @@ class PackagedRendition:
 
 @dataclass(frozen=True, kw_only=True)
 class VideoRendition(PackagedRendition):
-    width: int  # in pixels of the file
+    width: int  # in stored pixels, which need not be square
     height: int
     frame_rate: Fraction  # average
     max_frame_rate: Fraction

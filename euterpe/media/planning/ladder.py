@@ -9,8 +9,8 @@ from euterpe.media.planning.picture import Size, fitted
 from euterpe.media.planning.tree import PlanWarning
 
 _AUTO = (2160, 1440, 1080, 720, 480, 360, 240)
-# If the ratio of the short sides of two renditions is above this limit, viewers cannot tell the renditions
-# apart, so a second encode would be wasted.
+# If the short side of the smaller rendition is more than this share of the larger one's, viewers cannot tell
+# the two apart, so the second encode would be wasted.
 _TWINS = 0.85
 
 

@@ -200,7 +200,7 @@ def threads_for(pixels: int) -> int:
 
 
 def dropped_pictures(info: MediaInfo, video: StreamInfo | None, output: str) -> Iterator[PlanWarning]:
-    """Yield a warning for each video track of the source except `video`, and for its cover pictures."""
+    """Yield a warning for each video track of the source except `video`, and for the cover pictures."""
     for stream in info.streams:
         if stream.kind == "video" and video is not None and stream.index != video.index:
             yield PlanWarning("video_track_dropped", output, f"video track {stream.index} is not included")

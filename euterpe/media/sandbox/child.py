@@ -141,7 +141,7 @@ def _running_cpu_seconds(pid: int) -> float:
 def _receive_pid(line: socket.socket) -> tuple[int, int]:
     """Return the pid of a child and its pidfd, which the helper opened before it could reap the child."""
     message, fds = receive_first_message(line)
-    # If this process had no free descriptor, the kernel has dropped the pidfd. The caller closes the channel,
+    # The kernel drops the pidfd if this process has no free file descriptor. The caller closes the channel,
     # which kills the child.
     if not fds:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -1,11 +1,11 @@
 """The helper process that forks sandboxed children: `python -m euterpe.media.sandbox.fork_server FD`.
 
-`Sandbox` starts this process. The process is single-threaded, because the kernel sends a child's death signal
-when the thread that forked the child ends. The process imports PyAV once, so that a probe costs only a fork.
-The worker sends one message on the control socket for each child. The message carries these file descriptors:
-the child's own channel, the order as JSON, the child's folder, and the inherited files. When the worker
-closes a child's channel, the fork server kills that child. When the worker closes the control socket, the
-fork server kills all children.
+`Sandbox` starts this process. The process is single-threaded, because the kernel sends the parent-death
+signal (`PR_SET_PDEATHSIG`) to a child when the thread that forked it ends, even if the process continues. The
+process imports PyAV once, so that a probe costs only a fork. The worker sends one message on the control
+socket for each child. The message carries these file descriptors: the child's own channel, the order as JSON,
+the child's folder, and the inherited files. When the worker closes a child's channel, the fork server kills
+that child. When the worker closes the control socket, the fork server kills all children.
 """
 
 import fcntl

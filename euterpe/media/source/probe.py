@@ -142,7 +142,10 @@ def _picture_reader(stream: Stream) -> PictureReader | None:
 
 
 def _with_times(stream: StreamInfo, info: MediaInfo, times: Times) -> StreamInfo:
-    """Return the stream with the times of its packets, or its declared duration if no end is known."""
+    """Return the stream with its start and its duration by the times of its packets.
+
+    If the end of the stream is unknown, return it with the declared duration.
+    """
     seen = times.of.get(stream.index)
     if seen is None:
         return replace(stream, first_seconds=None, duration_seconds=stream.declared_seconds)

@@ -107,8 +107,8 @@ class StreamTimes:
         elif self.first is None:
             self.first = start + self._skipped_seconds(packet)
         # A picture that is shown before its keyframe cannot be decoded at the beginning of a stream, so it is
-        # not the first picture. After a part that an edit list removes, such a picture can be decoded, so it
-        # can be the first picture.
+        # not the first picture. If an edit list removes the part before it, such a picture can be the
+        # first: the removed part is still in the file, so the picture can be decoded.
         elif self._is_edited and self._packets <= _MOST_REORDERED:
             self.first = min(self.first, start)
 

@@ -227,8 +227,8 @@ class HistoryFeed:
         position, (key,) = self._position(grown), grown.primary_key.columns
         if part.is_of_one_position:
             # Many rows can have the same position: the migration that added the column `position` gave one
-            # value to all existing rows. With `==` for the position, the planner can find the rows by the
-            # index on the key.
+            # value to all existing rows. With `==` instead of the range below, the planner can find the rows
+            # by the index on the key.
             yield position == part.low
             yield key >= part.low_key
             if part.high_key:

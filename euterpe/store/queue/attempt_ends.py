@@ -48,7 +48,7 @@ _ATTEMPT_COLUMNS = (
 
 
 class AttemptEnds:
-    """Record reports in batches. Each method can be the `flush` of a `GroupCommit` with this `max_batch`."""
+    """Record reports in batches of at most `max_batch`. Each method can be the `flush` of a `GroupCommit`."""
 
     def __init__(
         self,

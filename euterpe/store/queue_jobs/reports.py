@@ -63,7 +63,7 @@ class Reports:
         self._read = _read_statement()
 
     def heartbeat(self, lease: QueueLease) -> int:
-        """Extend the lease, so that it ends when the job's timeout has passed from now. Return the new end.
+        """Extend the lease to the job's timeout from now. Return the new end.
 
         An expired lease that was not reaped is extended, too: nobody else has owned the job since.
         """

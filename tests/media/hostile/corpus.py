@@ -57,7 +57,7 @@ FILES: Mapping[str, Build] = {**REFERENCES, **_CRAFTED, **_DAMAGED}
 
 
 def _is_chosen(name: str, one_of: int) -> bool:
-    """Return whether each run of the tests uses the file. The choice does not depend on other files."""
+    """Return whether the test suite includes the file. The choice does not depend on other files."""
     return crc32(name.encode()) % one_of == 0
 
 

@@ -66,7 +66,7 @@ def test_rgb_is_full_range_and_becomes_tagged_bt709(pixels: str) -> None:
 
 
 def test_rgb_keeps_its_primaries_and_its_transfer() -> None:
-    """An earlier version tagged RGB with the primaries of Display P3 as BT.709, with unchanged values."""
+    """An earlier version wrote BT.709 in the tags of RGB in Display P3, but did not convert the pixels."""
     given = given_colour(source(480, Tags(12, 13, 0), pixels="rgb24"))
     assert output_colour(given, keeps_hdr=False) == PictureColour(12, 13, 1)
     assert not is_mapped(given, PictureColour(12, 13, 1))

@@ -312,7 +312,10 @@ def test_claimed_rows_reach_their_owner_though_the_next_batch_fails(
 
 
 def test_large_specs_of_many_quotes_are_claimed_whatever_their_number(store: Store) -> None:
-    """libSQL's driver refuses answers over 4 MiB. In an answer, each quote takes four bytes."""
+    """libSQL's driver refuses answers over 4 MiB. An answer is JSON that contains the spec as JSON text.
+
+    So each quotation mark of the spec takes four bytes.
+    """
     enqueue(store, 20, spec={**SPEC, "note": '"' * 120_000})
     assert len(store.inbox.claim("w1", 20)) == 20
 
