@@ -1,4 +1,4 @@
-"""Publish a job with OmniQ's client, and print each state of the job. This program does not use Euterpe.
+"""Publish a job with OmniQ's client, and print each state of the job. Only OmniQ's client is needed.
 
 usage: python omniq_producer.py REDIS_PORT SOURCE_URL
 """
