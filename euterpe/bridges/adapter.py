@@ -37,6 +37,8 @@ class ForeignJob:
     past_failures: tuple[str, ...] | None = None
     # True if the foreign queue retries every failure, even a final one, and this delivery is such a retry.
     ignores_final_failures: bool = False
+    requester_id: str = ""  # the requester that submitted the job, if the foreign queue knows it
+    is_canceled: bool = False  # True if the producer canceled the job before this bridge took it
     handle: Any = field(default=None, repr=False, compare=False)  # the adapter's own data for its calls
 
 

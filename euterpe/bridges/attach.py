@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -59,6 +59,10 @@ class Rejected:
     failure: ForeignFailure
 
 
+class _OtherRequester(Exception):  # never leaves this module
+    """The job belongs to another requester than the requester of the bridge."""
+
+
 class NoRoom(Exception):  # the caller waits, and repeats the call
     """The requester of the bridge is not allowed to add jobs now."""
 
@@ -85,19 +89,32 @@ class Attacher:
         Raise `NoRoom` if the requester is not allowed to add jobs now. Raise `Unavailable` in an outage of
         the database or of the key provider.
         """
+        # Without this check, each requester of a gateway could use the quota and the storage of the bridge's
+        # requester.
+        if job.requester_id not in ("", self._account.requester_id):
+            return _WRONG_REQUESTER
         try:
-            row = await self._row_of(job)
-            if row is None:
-                return await self._submitted(job)
-            return await self._resumed(job, row)
+            return await self._found_or_made(job)
+        except _OtherRequester:
+            return _WRONG_REQUESTER
         except Pruned:
             text = "the job has run before, and its history has been removed: add it again under a new id"
             return _rejected("pruned", text)
         except InvalidSpec as invalid:
             return _rejected(invalid.code, str(invalid))
 
+    async def _found_or_made(self, job: ForeignJob) -> Attached | Rejected:
+        row = await self._row_of(job)
+        if job.is_canceled:
+            return _rejected("canceled", "the producer has canceled the job") if row is None else _of(row)
+        return await self._submitted(job) if row is None else await self._resumed(job, row)
+
     async def _row_of(self, job: ForeignJob) -> JobRow | None:
-        return await self._calls.run(partial(self._store.jobs.of_source, job.source_ref))
+        row = await self._calls.run(partial(self._store.jobs.of_source, job.source_ref))
+        # Producers choose the ids in a `source_ref`, so a producer could name the job of another requester.
+        if row is not None and row.requester_id != self._account.requester_id:
+            raise _OtherRequester
+        return row
 
     async def _submitted(self, job: ForeignJob) -> Attached | Rejected:
         account, rules = self._account, self._rules
@@ -135,13 +152,14 @@ class Attacher:
 
     async def _resumed(self, job: ForeignJob, row: JobRow) -> Attached | Rejected:
         """Return the row. Queue a failed job again if the foreign queue knows of the failure."""
-        attached = Attached(row.job_id, row.requester_id)
+        attached = _of(row)
         if row.status != JobStatus.FAILED or not _is_reported(job, row):
             return attached
         if job.ignores_final_failures and not failure_of(row).retry:
             return attached  # the failure is reported again: a canceled job must not run again
         try:
-            await self._calls.run(partial(self._store.control.retry, row.job_id))
+            retry = partial(self._store.control.retry, row.job_id, requester_id=row.requester_id)
+            await self._calls.run(retry)
         except (Conflict, NotFound) as error:
             now = await self._row_of(job)
             if now is not None and now.status != JobStatus.FAILED:
@@ -150,7 +168,11 @@ class Attacher:
         except InvalidTransition as spent:
             return _rejected("attempts_used_up", str(spent))
         _log.info("bridged_job_retried", job_id=row.job_id)
-        return Attached(row.job_id, row.requester_id, is_retried=True)
+        return replace(attached, is_retried=True)
+
+
+def _of(row: JobRow) -> Attached:
+    return Attached(row.job_id, row.requester_id)
 
 
 def _is_reported(job: ForeignJob, row: JobRow) -> bool:
@@ -174,3 +196,6 @@ def _within(limits: JobLimits, spec: JobSpec, *, is_declared: bool) -> JobSpec:
 
 def _rejected(code: str, message: str) -> Rejected:
     return Rejected(ForeignFailure(code, message, retry=False))
+
+
+_WRONG_REQUESTER = _rejected("wrong_requester", "the job belongs to another requester than the bridge")

@@ -89,9 +89,15 @@ class Bridge:
 
         Raise `BridgeError` if the set-up of the bridge is wrong.
         """
-        start = asyncio.ensure_future(self._calls.until_answered(self._adapter.start))
-        if not await _first(start, stopping):
-            return
+        try:
+            start = asyncio.ensure_future(self._calls.until_answered(self._adapter.start))
+            if await _first(start, stopping):
+                await self._work(stopping)
+        finally:
+            await self._adapter.stop()
+        _log.info("bridge_stopped", bridge=self.name)
+
+    async def _work(self, stopping: asyncio.Event) -> None:
         _log.info("bridge_started", bridge=self.name, slots=self._slots)
         loops = [asyncio.ensure_future(self._send_heartbeats()), asyncio.ensure_future(self._watcher.run())]
         try:
@@ -102,8 +108,6 @@ class Bridge:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._adapter.stop()
-        _log.info("bridge_stopped", bridge=self.name)
 
     # -- take
 

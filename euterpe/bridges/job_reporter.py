@@ -58,6 +58,8 @@ class HeldJob:
         self.is_released = False
         self._lost = asyncio.Event()
         self._canceled = asyncio.Event()
+        if job.is_canceled:
+            self._canceled.set()
 
     def lose(self) -> None:
         self._lost.set()
@@ -114,9 +116,7 @@ class JobReporter:
         try:
             outcome = await self._attached(held)
             if isinstance(outcome, Rejected):
-                self._counts.refused.inc()
-                reason = outcome.failure.message
-                _log.warning("bridged_job_refused", bridge=self._bridge, foreign_id=job.job_id, reason=reason)
+                self._note_refusal(job, outcome.failure)
                 told = await self._report(held, partial(self._adapter.fail, job, outcome.failure))
             else:
                 told = await self._reported(held, outcome)
@@ -131,6 +131,14 @@ class JobReporter:
             self._counts.ended("error")
             _log.error("bridged_job_error", bridge=self._bridge, foreign_id=job.job_id, exc_info=error)
             await self._hand_back_later(held)
+
+    def _note_refusal(self, job: ForeignJob, failure: ForeignFailure) -> None:
+        if job.is_canceled:
+            _log.info("bridged_job_canceled", bridge=self._bridge, foreign_id=job.job_id)
+            return
+        self._counts.refused.inc()
+        reason = failure.message
+        _log.warning("bridged_job_refused", bridge=self._bridge, foreign_id=job.job_id, reason=reason)
 
     async def _hand_back_later(self, held: HeldJob) -> None:
         """Hand a job back after an unexpected error. The pause prevents a busy loop if the error lasts."""

@@ -71,13 +71,17 @@ class StreamScripts:
             case answer:
                 raise AssertionError(answer)
 
-    async def running(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
-        """Begin jobs (message, job id). For each job, return `running`, `missing`, `ended` or `lost`."""
-        return await self._run_for_all("running", jobs, least_s)
+    async def running(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[tuple[str, str]]:
+        """Begin jobs (message, job id).
+
+        For each job, return `running`, `canceled`, `missing`, `ended` or `lost`, and the id of the requester
+        that submitted the job, if the gateway has stored it. After `canceled`, the message is still pending.
+        """
+        return [(str(word), str(owner)) for word, owner in await self._run_for_all("running", jobs, least_s)]
 
     async def heartbeat(self, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
         """Extend the leases of messages. Return `held`, `lost` or `canceled` for each message."""
-        return await self._run_for_all("heartbeat", jobs, least_s)
+        return [str(word) for word in await self._run_for_all("heartbeat", jobs, least_s)]
 
     async def progress(self, message: str, job_id: str, data: str, least_s: float) -> str:
         arguments = (self._queue.group, self._consumer, least_s, message, data)
@@ -113,11 +117,12 @@ class StreamScripts:
     def _keys(self, job_id: str) -> tuple[str, ...]:
         return self._queue.stream, job_key(job_id), events_key(job_id)
 
-    async def _run_for_all(self, name: str, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[str]:
+    async def _run_for_all(self, name: str, jobs: Sequence[tuple[str, str]], least_s: float) -> Sequence[Any]:
         pairs = ((job_key(job_id), events_key(job_id)) for _, job_id in jobs)
         keys = (self._queue.stream, *(key for pair in pairs for key in pair))
         messages = (message for message, _ in jobs)
-        return [str(word) for word in await self._run(name, keys, (*self._holder, least_s, *messages))]
+        answers: Sequence[Any] = await self._run(name, keys, (*self._holder, least_s, *messages))
+        return answers
 
     async def _run(self, name: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         return await self._client.register_script(script_text(name))(keys, arguments)

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any
 
@@ -224,11 +225,12 @@ class StreamsAdapter:
             return []
         pairs = [(message, fields["job_id"]) for message, fields in readable]
         jobs = []
-        words = await self._scripts.running(pairs, self._least_ttl_s)
-        for (message, fields), word in zip(readable, words, strict=True):
-            if word == "running":
+        answers = await self._scripts.running(pairs, self._least_ttl_s)
+        for (message, fields), (word, requester_id) in zip(readable, answers, strict=True):
+            if word in ("running", "canceled"):
                 self._held[message] = fields["job_id"]
-                jobs.append(self._foreign_job(message, fields))
+                job = self._foreign_job(message, fields)
+                jobs.append(replace(job, requester_id=requester_id, is_canceled=word == "canceled"))
             else:
                 _log.info("stream_job_passed_over", job=fields["job_id"], why=word)
         return jobs

@@ -174,7 +174,7 @@ class RunningBridges:
         account = RequesterAccount(store, calls, bridge.requester, limits)
         await account.find()
         # The key provider of sealed fields may wait for the network.
-        storage_profiles = await asyncio.to_thread(load_storage_profiles, settings)
+        storage_profiles = await calls.run(partial(load_storage_profiles, settings))
         rules = JobRules(bridge.jobs, load_profiles(settings), storage_profiles, storage_policy(settings))
         listener = store.database.listen(Topic.OUTBOX)
         self._listeners.append(listener)

@@ -10,7 +10,7 @@ from tests.store.attempts import FLAKY, NOT_MEDIA, completion, failure
 
 TIMEOUT_S = 90.0
 PAUSE_S = 0.01
-__all__ = ["FLAKY", "NOT_MEDIA", "claim", "fail", "run_each", "succeed"]
+__all__ = ["FLAKY", "NOT_MEDIA", "claim", "fail", "run_each", "succeed", "wait_until"]
 
 
 def claim(store: Store, worker_id: str = "w1") -> ClaimedJob:
@@ -21,6 +21,13 @@ def claim(store: Store, worker_id: str = "w1") -> ClaimedJob:
             return job
         time.sleep(PAUSE_S)
     raise AssertionError("no job can be claimed")
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(PAUSE_S)
 
 
 def succeed(store: Store, job: ClaimedJob) -> None:

@@ -41,6 +41,8 @@ class ModelJob:
             return "lost"
         if self.status is None:
             return self._acknowledged("missing")
+        if self.status == "canceled":
+            return "canceled"
         if self.status in TERMINAL:
             return self._acknowledged("ended")
         if self.status != "running":

@@ -83,7 +83,7 @@ class StreamContract(RuleBasedStateMachine):
     @rule(consumer=consumers)
     def running(self, consumer: str) -> None:
         answers = self.call(self.scripts[consumer].running([(self.message, JOB)], 60))
-        assert answers == [self.job.running(consumer)]
+        assert answers == [(self.job.running(consumer), "")]
 
     @delivered
     @rule(consumer=consumers)
