@@ -7,19 +7,19 @@ checks for stalled jobs.
 
 import asyncio
 import contextlib
-import json
+import re
 import time
 from collections.abc import Awaitable, Iterator, Sequence
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 import redis.asyncio
 import structlog
-from bullmq import UnrecoverableError, Worker
+from bullmq import Job, UnrecoverableError, Worker
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import DataError, RedisError, ResponseError
 
 from euterpe.bridges.adapter import (
     BridgeError,
@@ -30,11 +30,12 @@ from euterpe.bridges.adapter import (
     Json,
     ReportOutcome,
 )
+from euterpe.bridges.bullmq_jobs import UnreadableJob, readable_fields
 from euterpe.bridges.config import BridgeConfig, BridgeKind
+from euterpe.bridges.payloads import payload_of
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 
 _log = structlog.get_logger(__name__)
-Answer = TypeVar("Answer")
 
 # With BullMQ's default of 1, a job would fail after its bridge was killed twice. Other workers of the same
 # queue still fail such jobs if these workers use the default.
@@ -45,6 +46,9 @@ _CONNECTIONS = 16
 _CONNECT_S, _ANSWER_S = 5.0, 10.0
 _OLDEST_REDIS = (6, 2)
 _UNANSWERED = (RedisError, psycopg.Error, OSError, TimeoutError)
+# A script failed because of the state of Redis (OOM, READONLY, MISCONF), and not because of a value. Redis 7
+# puts the code in front of the text, and Redis 6.2 puts it behind "Error running script".
+_STATE_OF_REDIS = re.compile(r"(?:^|-)(?!WRONGTYPE)[A-Z]{3,} ")
 
 
 class EuterpeFailure(Exception):  # the text becomes `failedReason`; the traceback is added to `stacktrace`
@@ -182,7 +186,7 @@ class BullMqAdapter:
 
     async def _take_waiting(self, limit: int) -> list[ForeignJob]:
         jobs: list[ForeignJob] = []
-        while len(jobs) < limit:
+        for _ in range(limit):
             self._tokens += 1
             token = f"{self._worker.id}:{self._tokens}"
             try:
@@ -202,8 +206,23 @@ class BullMqAdapter:
             try:
                 jobs.append(await self._foreign_job(raw, str(job_id), token))
             except Exception as error:  # noqa: BLE001  the other jobs of this take must not wait for their locks
-                _log.error("bullmq_job_unreadable", foreign_id=str(job_id), exc_info=error)
+                await self._refuse_unreadable(str(job_id), token, error)
         return jobs
+
+    async def _refuse_unreadable(self, job_id: str, token: str, error: Exception) -> None:
+        """Fail a job that cannot be read. BullMQ would deliver it again for ever. Log no value of the job."""
+        _log.error("bullmq_job_unreadable", foreign_id=job_id, error=type(error).__name__)
+        reason = str(error) if isinstance(error, UnreadableJob) else "its fields cannot be read"
+        try:
+            with _translated():
+                await self._fail_plainly(job_id, token, f"unreadable_job: {reason}")
+        except Exception as refused:  # noqa: BLE001  BullMQ delivers the job again
+            _log.warning("bullmq_job_not_refused", foreign_id=job_id, error=type(refused).__name__)
+
+    async def _fail_plainly(self, job_id: str, token: str, reason: str) -> None:
+        """Move a job to `failed` without any of its own options."""
+        plain = Job(self._worker, "", {}, {}, job_id)
+        await self._backend.moveToFailed(plain, reason, False, token, False)
 
     async def _wait(self, wait_s: float) -> bool:
         """Wait for a job. Return whether a job may be ready."""
@@ -214,25 +233,15 @@ class BullMqAdapter:
         return marker is not None or 0 < self._next_due_ms <= time.time() * 1000
 
     async def _foreign_job(self, raw: dict[str, Any], job_id: str, token: str) -> ForeignJob:
-        data = _parsed(raw.get("data"), dict)
-        opts = _parsed(raw.get("opts"), dict) or {}
-        # The job is already `active`. Replace or remove fields that are not JSON, because the package would
-        # raise an error.
-        readable = {**raw, "data": "{}", "opts": json.dumps(opts)}
-        for name in ("progress", "stacktrace", "parent"):
-            if name in readable and _parsed(readable[name], object) is None:
-                del readable[name]
-        job = await self._worker.nextJobFromJobData(readable, job_id, 0, 0, token)
-        attempts = opts.get("attempts")
-        attempts = attempts if isinstance(attempts, int) and attempts > 0 else 1
-        job.opts["attempts"] = attempts
+        fields = {**readable_fields(raw), "data": "{}"}
+        job = await self._worker.nextJobFromJobData(fields, job_id, 0, 0, token)
         return ForeignJob(
             job_id=job_id,
             source_ref=self._source_ref(job_id, job.timestamp),
-            name=str(job.name or ""),
-            data=data,
+            name=job.name,
+            data=payload_of(raw.get("data")),
             priority=job.priority,
-            attempts=attempts,
+            attempts=job.attempts,
             past_failures=_past_failures(job),
             handle=job,
         )
@@ -267,7 +276,7 @@ class BullMqAdapter:
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
         # A TypeError means that the job was removed. The next heartbeat shows this.
-        with _translated(), contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError, ResponseError, psycopg.DataError), _translated():
             await job.handle.updateProgress(round(percent, 1))
 
     async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
@@ -279,15 +288,30 @@ class BullMqAdapter:
 
     async def fail(self, job: ForeignJob, failure: ForeignFailure) -> ReportOutcome:
         handle = job.handle
-        handle.opts["backoff"] = _known_backoff(handle.opts.get("backoff"))
         kind = EuterpeFailure if failure.retry else FinalFailure
         try:
-            raise _with_note(kind(f"{failure.code}: {failure.message}"), failure.mark)
+            raise _with_note(kind(_storable(f"{failure.code}: {failure.message}")), failure.mark)
         except kind as error:
             # This call is inside `except`, because the package stores the traceback of the current exception.
             return await self._ended(job, handle.moveToFailed(error, handle.token), "failed")
 
     async def _ended(self, job: ForeignJob, move: Awaitable[Any], state: str) -> ReportOutcome:
+        """Await `move`. If BullMQ cannot store a value of this report, fail the job with a plain reason.
+
+        Otherwise the bridge would repeat the report for ever.
+        """
+        try:
+            return await self._moved(job, move, state)
+        except (ForeignUnavailable, UnrecoverableError):
+            raise
+        except Exception as error:  # noqa: BLE001  the package raises errors of many classes
+            kind = type(error).__name__
+            _log.error("bullmq_report_refused", foreign_id=job.job_id, error=kind)
+            reason = f"report_refused: BullMQ cannot store the end of this job ({kind})"
+            plain = self._fail_plainly(job.job_id, job.handle.token, reason)
+            return await self._moved(job, plain, "failed")
+
+    async def _moved(self, job: ForeignJob, move: Awaitable[Any], state: str) -> ReportOutcome:
         """Await `move`. If BullMQ refuses it, find out whether an earlier call has already ended the job."""
         with _translated():
             try:
@@ -316,35 +340,32 @@ def _with_note(error: Exception, mark: str) -> Exception:
     return error
 
 
-def _parsed(text: object, kind: type[Answer]) -> Answer | None:
-    """Return the value in a JSON text, or None if the text is not JSON or the value has another type."""
-    try:
-        value = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, kind) else None
+def _storable(text: str) -> str:
+    """Replace the characters that Redis or Postgres cannot store in a text: half surrogate pairs and NUL."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def _past_failures(job: Any) -> tuple[str, ...] | None:
     """Return the stack traces that BullMQ has stored, or None if the producer has switched them off."""
-    stacktrace = job.stacktrace if isinstance(job.stacktrace, list) else []
-    if not stacktrace and job.attemptsMade > 0:
-        return None
-    return tuple(map(str, stacktrace))
+    return tuple(job.stacktrace) if job.stacktrace or job.attemptsMade == 0 else None
 
 
-def _known_backoff(backoff: object) -> object:
-    """Return the backoff. Replace a custom strategy, a function in the Node worker, by a fixed delay."""
-    if not isinstance(backoff, dict) or backoff.get("type") in ("fixed", "exponential"):
-        return backoff
-    delay = backoff.get("delay")
-    return {"type": "fixed", "delay": delay if isinstance(delay, int) and delay > 0 else 1000}
+def _is_refusal(error: Exception) -> bool:
+    """Return whether a value was refused: by the client, by a script, or by Postgres."""
+    if type(error) is ResponseError:  # its subclasses, such as OutOfMemoryError, are states of Redis
+        return "user_script" in str(error) and not _STATE_OF_REDIS.search(str(error))
+    return isinstance(error, DataError | psycopg.DataError)
 
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Turn errors of the connection into `ForeignUnavailable`. Leave out the address and the payload."""
+    """Turn errors of the connection into `ForeignUnavailable`. Leave out the address and the payload.
+
+    The refusal of a value is not an outage: to repeat the call would give the same answer.
+    """
     try:
         yield
     except _UNANSWERED as error:
+        if _is_refusal(error):
+            raise
         raise ForeignUnavailable(f"{type(error).__name__}: BullMQ's server does not answer") from None

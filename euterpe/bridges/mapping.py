@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from euterpe.bridges.adapter import ForeignJob
+from euterpe.bridges.payloads import MOST_TEXT, TOO_LARGE
 from euterpe.bridges.templates import MappingRefused, Template, values_match
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.field_errors import MAX_ERRORS, first_errors, shown_path
@@ -54,8 +55,10 @@ class JobMapping:
 
 def spec_of(job: ForeignJob, mappings: Mapping[str, JobMapping], profiles: Profiles) -> JobSpec:
     """Return the spec of a foreign job. Raise `InvalidSpec` with all errors. No error contains a value."""
-    mapping = _mapping_of(job, mappings)
     data = job.data
+    if data is TOO_LARGE:
+        raise InvalidSpec((FieldError(("data",), f"must not have more than {MOST_TEXT} characters of JSON"),))
+    mapping = _mapping_of(job, mappings)
     if data is None:
         raise InvalidSpec((FieldError(("data",), "must be a JSON object"),))
     if problem := _size_problem(data):

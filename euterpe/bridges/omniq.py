@@ -28,8 +28,9 @@ from euterpe.bridges.adapter import (
     ReportOutcome,
 )
 from euterpe.bridges.config import BridgeConfig
-from euterpe.bridges.omniq_jobs import HEARTBEAT_S, OmniqJob, OmniqLease, error_text, now_ms, payload_of
+from euterpe.bridges.omniq_jobs import HEARTBEAT_S, OmniqJob, OmniqLease, error_text, now_ms
 from euterpe.bridges.omniq_leases import OmniqLeases, require_refusal
+from euterpe.bridges.payloads import payload_of
 from euterpe.bridges.redis_connection import (
     check_eviction,
     check_server,

@@ -1,11 +1,10 @@
 """The jobs and leases of OmniQ, as its hashes show them. This module does not use OmniQ's client."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from euterpe.bridges.adapter import ForeignFailure, Json
+from euterpe.bridges.adapter import ForeignFailure
 
 HEARTBEAT_S = 0.25
 _LEAST_LEASE_MS = 8 * HEARTBEAT_S * 1000
@@ -65,14 +64,6 @@ def error_text(failure: ForeignFailure) -> str:
     mark = f"\n{failure.mark}" if failure.mark else ""
     text = f"{failure.code}: {failure.message}".encode()
     return text[: _MOST_ERROR_BYTES - len(mark.encode())].decode(errors="ignore") + mark
-
-
-def payload_of(text: str) -> Json | None:
-    try:
-        payload = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return payload if isinstance(payload, dict) else None
 
 
 def _number(text: str | None) -> int:

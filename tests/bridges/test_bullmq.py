@@ -1,5 +1,6 @@
 """The bridge to BullMQ with a real producer in Node, on a real Redis and on BullMQ's Postgres backend."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.bridges.payloads import MOST_TEXT
 from euterpe.domain.rows import JobRow
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.progress import ProgressReport
@@ -187,6 +189,53 @@ def test_a_payload_that_is_no_json_is_refused(on_redis: Scene) -> None:
     for job_id in bad:
         (failed,) = producer.wait_for("failed", job_id)
         assert failed["failedReason"] == "invalid_request: data: must be a JSON object"
+
+
+def test_a_job_whose_backoff_is_invalid_is_retried_and_is_no_outage(on_redis: Scene) -> None:
+    assert on_redis.redis is not None
+    producer = on_redis.producer
+    producer.call("pause")
+    job_id = producer.add(DATA)
+    options = {"attempts": 2, "backoff": {"type": "fixed", "delay": {"a": 1}}}
+    with on_redis.redis.client() as client:
+        client.hset(f"bull:video-jobs:{job_id}", "opts", json.dumps(options))
+    producer.call("resume")
+    fail(on_redis.store, claim(on_redis.store), FLAKY)
+    producer.wait_for("delayed", job_id)
+    succeed(on_redis.store, claim(on_redis.store))
+    producer.wait_for("completed", job_id)
+    assert on_redis.bridge.stop() == 0
+    assert "foreign_queue_unavailable" not in "".join(on_redis.bridge.log)
+
+
+def test_a_job_that_cannot_be_read_fails_once_and_the_log_shows_no_value(on_redis: Scene) -> None:
+    assert on_redis.redis is not None
+    producer = on_redis.producer
+    producer.call("pause")
+    job_id = producer.add(DATA, attempts=3)
+    with on_redis.redis.client() as client:
+        client.hset(f"bull:video-jobs:{job_id}", "timestamp", "hunter2")
+    producer.call("resume")
+    (failed,) = producer.wait_for("failed", job_id)
+    assert failed["failedReason"].startswith("unreadable_job: timestamp: must be a whole number")
+    assert on_redis.bridge.stop() == 0
+    log = "".join(on_redis.bridge.log)
+    assert "bullmq_job_unreadable" in log
+    assert "hunter2" not in log
+
+
+def test_a_payload_that_is_too_large_is_refused_before_it_is_parsed(on_redis: Scene) -> None:
+    assert on_redis.redis is not None
+    producer = on_redis.producer
+    producer.call("pause")
+    job_id = producer.add(DATA, attempts=3)
+    with on_redis.redis.client() as client:
+        client.hset(f"bull:video-jobs:{job_id}", "data", "{not json" + " " * MOST_TEXT)
+    producer.call("resume")
+    (failed,) = producer.wait_for("failed", job_id)
+    assert failed["failedReason"] == (
+        "invalid_request: data: must not have more than 4194304 characters of JSON"
+    )
 
 
 def test_priority_delay_and_pause_are_those_of_bullmq(on_redis: Scene) -> None:

@@ -115,7 +115,8 @@ def test_a_canceled_job_does_not_run_again(scene: Scene) -> None:
         ({"type": "transcode", "source": 7}, "source.url: must begin with"),
         ({**DATA, "accessKeyId": "hunter2"}, "data.accessKeyId: must not be in the payload"),
         ({**DATA, "profile": "hunter2"}, "profile: must be one of audio-aac, h264-480p"),
-        ({**DATA, "x": "y" * 10_000_000}, "data: must not have more than 1048576 characters"),
+        ({**DATA, "x": "y" * 2_000_000}, "data: must not have more than 1048576 characters"),
+        ({**DATA, "x": "y" * 10_000_000}, "data: must not have more than 4194304 characters of JSON"),
     ],
 )
 def test_bad_payloads_are_refused_with_reasons(scene: Scene, payload: object, reason: str) -> None:
