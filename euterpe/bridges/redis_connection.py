@@ -46,14 +46,15 @@ def connect_blocking(url: str, *, connections: int, answer_s: float = ANSWER_S) 
 
 
 def _options(url: str, connections: int, answer_s: float) -> dict[str, Any]:
-    if urlsplit(url).scheme not in _SCHEMES:
+    scheme = urlsplit(url).scheme
+    if scheme not in _SCHEMES:
         raise BridgeError("the address of Redis must begin with redis://, rediss:// or unix://")
     return {
+        **({} if scheme == "unix" else {"socket_keepalive": True}),  # only TCP has keepalives
         "max_connections": connections,
         "timeout": answer_s,  # the longest wait for a free connection
         "socket_timeout": answer_s,
         "socket_connect_timeout": answer_s,
-        "socket_keepalive": True,
         "decode_responses": True,
         "encoding_errors": "replace",  # a producer's text that is not UTF-8 must not stop the bridge
         "protocol": 2,
@@ -70,7 +71,8 @@ def place_of(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:  # the text of this error contains the password
         return "an address that is no URL"
-    if "@" in url and "@" not in parts.netloc:
+    # An unescaped `@` or `/` in a password makes a part of the password look like the host.
+    if url.count("@") > 1 or ("@" in url and "@" not in parts.netloc):
         return "an address whose password has unescaped characters"
     return parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
 

@@ -1,7 +1,8 @@
 """The jobs of the Redis Streams contract: their keys, tasks and statuses, and how they are read."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,6 +11,7 @@ from euterpe.bridges.adapter import Json
 
 TASKS = ("chat", "plan", "code", "tool", "rag", "embed")
 MOST_PAYLOAD_BYTES = 200 * 1024
+_MOST_LEVELS = 100  # lists and objects inside each other
 _NUMBERS = ("created_ts", "updated_ts", "ttl_s")
 
 
@@ -46,6 +48,11 @@ def idempotency_key(key: str) -> str:
     return f"idempotency:{key}"
 
 
+def requester_key(requester_id: str) -> str:
+    """Return the key of the set of a requester's messages in the backlog."""
+    return f"requester:{requester_id}:messages"
+
+
 def payload_of(text: str) -> Json:
     """Return the payload of a message. A text that is too large or not a JSON object becomes `_raw`."""
     if len(text) <= MOST_PAYLOAD_BYTES:
@@ -56,13 +63,39 @@ def payload_of(text: str) -> Json:
 
 def json_or_raw(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        return parsed_json(text)
+    except ValueError:
         return {"_raw": text}
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+def parsed_json(text: str) -> Any:
+    """Return the value of a JSON text. Raise `ValueError` for infinities, NaN and more than 100 levels.
+
+    Python's parser accepts them, but then `json.dumps` writes no valid JSON, or exceeds the recursion limit.
+    """
+    try:
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        level = [inner for outer in level for inner in _children(outer) if isinstance(inner, dict | list)]
+        if not level:
+            return value
+    raise ValueError("nested too deeply")
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:10]} is not a finite number")
+    return number
 
 
 def job_document(fields: Mapping[str, str]) -> dict[str, Any]:

@@ -12,7 +12,14 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, events_key, idempotency_key, job_key
+from euterpe.bridges.stream_jobs import (
+    StreamJobStatus,
+    StreamQueue,
+    events_key,
+    idempotency_key,
+    job_key,
+    requester_key,
+)
 
 
 @cache
@@ -35,12 +42,13 @@ class NewStreamJob:
 
 @dataclass(frozen=True)
 class Created:
-    """The answer to the creation of a job. `job_id` is None if the queue was full."""
+    """The answer to the creation of a job. `job_id` is None if a limit of the backlog is reached."""
 
     job_id: str | None
     is_known: bool = False
     pending: int = 0
     lag: int = 0
+    of_requester: int = 0  # messages of the requester, if its share was full
 
 
 @dataclass(frozen=True)
@@ -59,13 +67,20 @@ class StreamScripts:
     def __init__(self, client: Redis, queue: StreamQueue, consumer: str = "") -> None:
         self._client, self._queue, self._consumer = client, queue, consumer
 
-    async def create(self, job: NewStreamJob, max_backlog: int) -> Created:
+    async def create(self, job: NewStreamJob, max_backlog: int, max_of_requester: int = 0) -> Created:
+        """Create a job, unless the backlog, or the requester's part of the backlog, is full.
+
+        The limit `max_of_requester` does not apply if it is 0, or if the job has no requester.
+        """
         known = () if job.idempotency is None else (idempotency_key(job.idempotency),)
-        keys = (self._queue.stream, job_key(job.job_id), events_key(job.job_id), *known)
+        own = requester_key(job.requester_id)
+        keys = (self._queue.stream, job_key(job.job_id), events_key(job.job_id), own, *known)
         new = (job.job_id, job.task, job.payload, job.ttl_s, job.requester_id)
-        match await self._run("create", keys, (self._queue.group, max_backlog, *new)):
+        match await self._run("create", keys, (self._queue.group, max_backlog, *new, max_of_requester)):
             case ["full", pending, lag]:
                 return Created(None, pending=int(pending), lag=int(lag))
+            case ["greedy", own_messages]:
+                return Created(None, of_requester=int(own_messages))
             case [word, job_id]:
                 return Created(str(job_id), is_known=word == "known")
             case answer:

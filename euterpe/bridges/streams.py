@@ -29,6 +29,7 @@ from euterpe.bridges.redis_connection import (
     redis_errors,
     require_single_server,
 )
+from euterpe.bridges.stream_groups import require_no_abandoned_group
 from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, payload_of
 from euterpe.bridges.stream_scripts import StreamEnd, StreamScripts
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
@@ -89,6 +90,7 @@ class StreamsAdapter:
         with redis_errors(self._place):
             info = await self._client.info()
             check_eviction(info, self._place)
+            await require_no_abandoned_group(self._client, self._queue)
         return f"redis-py {redis.__version__}, Redis {info.get('redis_version')}"
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:

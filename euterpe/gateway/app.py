@@ -38,7 +38,13 @@ def create_app(
     limits = limits or GatewayLimits()
     client = connect(redis_url, connections=_CONNECTIONS)
     reader = connect(redis_url, connections=1, answer_s=BLOCK_S + ANSWER_S)
-    hub = EventHub(reader, client, check_every_s=limits.check_every_s)
+    hub = EventHub(
+        reader,
+        client,
+        max_streams=limits.max_streams,
+        max_of_requester=limits.share_of(limits.max_streams),
+        check_every_s=limits.check_every_s,
+    )
     scripts = StreamScripts(client, queue or StreamQueue())
     gateway = Gateway(client, scripts, hub, limits, authenticate or NoKeys())
     metrics = GatewayMetrics(client, hub)

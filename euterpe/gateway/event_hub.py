@@ -5,7 +5,7 @@ With an XREAD for each client, 500 clients would hold 500 connections to Redis.
 
 import asyncio
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,7 +26,6 @@ _log = structlog.get_logger(__name__)
 BLOCK_S = 5.0
 _PAGE = 100  # events of one job in one read
 _MOST_WAITING = 2_000  # events that were not sent to a client yet
-_MOST_SUBSCRIPTIONS = 5_000
 _UNBLOCK_EVERY_S = 0.002
 _CANCEL_EVERY_S = 0.05
 _ID = re.compile(r"(\d{1,19})-(\d{1,19})")
@@ -95,9 +94,18 @@ class EventHub:
     """
 
     def __init__(
-        self, reader: Redis, client: Redis, *, check_every_s: float = 15.0, retry_s: float = 0.25
+        self,
+        reader: Redis,
+        client: Redis,
+        *,
+        max_streams: int = 5_000,
+        max_of_requester: int = 2_500,
+        check_every_s: float = 15.0,
+        retry_s: float = 0.25,
     ) -> None:
         self._reader, self._client = reader, client
+        self._max_streams, self._max_of_requester = max_streams, max_of_requester
+        self._streams_of: Counter[str] = Counter()
         self._check_every_s, self._retry_s = check_every_s, retry_s
         self._subscriptions: dict[str, set[Subscription]] = {}
         self._count, self._next_check = 0, 0.0
@@ -129,13 +137,19 @@ class EventHub:
             subscription.end(Ended.STOPPING)
 
     @contextmanager
-    def subscribe(self, job_id: str, after: str) -> Iterator[Subscription]:
-        if self._count >= _MOST_SUBSCRIPTIONS:
+    def subscribe(self, job_id: str, after: str, requester_id: str = "") -> Iterator[Subscription]:
+        """Subscribe to the events of a job. Raise `GatewayRefusal` if too many streams are open.
+
+        The limit for one requester does not apply if `requester_id` is empty.
+        """
+        is_greedy = bool(requester_id) and self._streams_of[requester_id] >= self._max_of_requester
+        if is_greedy or self._count >= self._max_streams:
             raise GatewayRefusal(
                 429, "too_many_streams", "too many event streams", headers={"retry-after": "5"}
             )
         subscription = Subscription(events_key(job_id), position_of(after))
         self._count += 1
+        self._streams_of[requester_id] += 1
         self._subscriptions.setdefault(subscription.key, set()).add(subscription)
         if self._is_stopping:
             subscription.end(Ended.STOPPING)
@@ -147,6 +161,9 @@ class EventHub:
             yield subscription
         finally:
             self._count -= 1
+            self._streams_of[requester_id] -= 1
+            if not self._streams_of[requester_id]:
+                del self._streams_of[requester_id]
             self._subscriptions[subscription.key].discard(subscription)
             if not self._subscriptions[subscription.key]:
                 del self._subscriptions[subscription.key]

@@ -2,26 +2,47 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as ConnectionScope
 
 from euterpe.bridges.stream_jobs import TERMINAL, events_key, job_key, json_or_raw
 from euterpe.domain.scopes import Scope
-from euterpe.gateway.event_hub import Ended, StreamEvent, position_of
-from euterpe.gateway.problems import not_found
+from euterpe.gateway.event_hub import Ended, StreamEvent, Subscription, position_of
+from euterpe.gateway.problems import GatewayRefusal, not_found
 from euterpe.gateway.service import Gateway, job_in_path
 
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+
+
+class EventStream:
+    """An SSE response. It subscribes before it begins, so that it can still be refused."""
+
+    def __init__(
+        self,
+        subscribe: Callable[[], AbstractContextManager[Subscription]],
+        frames: Callable[[Subscription], AsyncIterator[bytes]],
+    ) -> None:
+        self._subscribe, self._frames = subscribe, frames
+
+    async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
+        with self._subscribe() as subscription:
+            frames = self._frames(subscription)
+            answer = StreamingResponse(frames, headers=_HEADERS, media_type="text/event-stream")
+            await answer(scope, receive, send)
 
 
 class StreamEventsEndpoint:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def get(self, request: Request) -> Response:
+    async def get(self, request: Request) -> Response | EventStream:
         requester_id = await self._gateway.authenticate(request, Scope.READ)
         job_id, after = job_in_path(request), request.headers.get("last-event-id", "")
         pipeline = self._gateway.redis.pipeline(transaction=False)
@@ -33,27 +54,45 @@ class StreamEventsEndpoint:
         if status in TERMINAL and last and position_of(after) >= position_of(last[0][0]):
             # The EventSource of a browser reconnects after any response except 204.
             return Response(status_code=204)
-        frames = self._frames(job_id, after, is_there=bool(last))
-        return StreamingResponse(frames, headers=_HEADERS, media_type="text/event-stream")
+        subscribe = partial(self._gateway.hub.subscribe, job_id, after, requester_id)
+        return EventStream(subscribe, partial(self._frames, request, job_id, is_there=bool(last)))
 
-    async def _frames(self, job_id: str, after: str, *, is_there: bool) -> AsyncIterator[bytes]:
+    async def _frames(
+        self, request: Request, job_id: str, subscription: Subscription, *, is_there: bool
+    ) -> AsyncIterator[bytes]:
         yield _frame("hello", {"job_id": job_id, "ts": _now_ms()})
         if not is_there:
             yield _expired()
             return
-        with self._gateway.hub.subscribe(job_id, after) as subscription:
-            while True:
-                events = await subscription.next(self._gateway.limits.comment_every_s)
-                for event in events:
-                    yield _event_frame(event)
-                    if event.fields.get("type") in TERMINAL:
-                        return
-                if subscription.ended is Ended.EXPIRED:
-                    yield _expired()
-                if subscription.ended is not None:
+        every_s = self._gateway.limits.comment_every_s
+        check_at = time.monotonic() + every_s
+        while True:
+            events = await subscription.next(every_s)
+            if not events or time.monotonic() >= check_at:
+                if await self._is_revoked(request):
                     return
-                if not events:
-                    yield b": heartbeat\n\n"
+                check_at = time.monotonic() + every_s
+            for event in events:
+                yield _event_frame(event)
+                if event.fields.get("type") in TERMINAL:
+                    return
+            if subscription.ended is Ended.EXPIRED:
+                yield _expired()
+            if subscription.ended is not None:
+                return
+            if not events:
+                yield b": heartbeat\n\n"
+
+    async def _is_revoked(self, request: Request) -> bool:
+        """Return whether the key was revoked, or lost its scope.
+
+        Return False while keys cannot be checked.
+        """
+        try:
+            await self._gateway.authenticate(request, Scope.READ)
+        except GatewayRefusal as refusal:
+            return refusal.status in (401, 403)
+        return False
 
 
 def _event_frame(event: StreamEvent) -> bytes:

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from euterpe.bridges.stream_jobs import MOST_PAYLOAD_BYTES, job_document, job_key
+from euterpe.bridges.stream_jobs import MOST_PAYLOAD_BYTES, job_document, job_key, parsed_json
 from euterpe.bridges.stream_scripts import Created, NewStreamJob
 from euterpe.domain.scopes import Scope
 from euterpe.gateway.problems import GatewayRefusal, not_found
@@ -69,14 +69,15 @@ class StreamJobsEndpoint:
         fields: Mapping[Any, Any] = await self._gateway.redis.hgetall(job_key(job_id))
         if not fields or (requester_id and fields.get("requester_id") != requester_id):
             raise not_found(job_id)
-        return JSONResponse(job_document(fields))
+        # Unlike `JSONResponse`, this escapes surrogates, which a worker's result may contain.
+        return Response(json.dumps(job_document(fields)), media_type="application/json")
 
     async def cancel(self, request: Request) -> Response:
         requester_id = await self._gateway.authenticate(request, Scope.WRITE)
         job_id = job_in_path(request)
         body = await _read(request, _MOST_REASON_BYTES, self._gateway.limits.body_s)
         reason = (_parse(CancelJob, body).reason or {}) if body.strip() else {}
-        error = json.dumps({"code": "canceled", "message": "canceled", "reason": reason})
+        error = _json_text({"code": "canceled", "message": "canceled", "reason": reason}, "reason")
         status, changed = await self._gateway.scripts.cancel(job_id, error, error, requester_id)
         if status == "missing":
             raise not_found(job_id)
@@ -91,16 +92,23 @@ class StreamJobsEndpoint:
 
         The repetition is safe, because both calls have the same job id.
         """
-        most = self._gateway.limits.max_backlog
+        limits = self._gateway.limits
+        most, most_of_requester = limits.max_backlog, limits.share_of(limits.max_backlog)
         try:
-            return await self._gateway.scripts.create(job, most)
+            return await self._gateway.scripts.create(job, most, most_of_requester)
         except RedisConnectionError:
-            return await self._gateway.scripts.create(job, most)
+            return await self._gateway.scripts.create(job, most, most_of_requester)
 
     def _backpressure(self, created: Created) -> GatewayRefusal:
-        backlog, most = created.pending + created.lag, self._gateway.limits.max_backlog
-        details = {"backlog": backlog, "pending": created.pending, "lag": created.lag, "max": most}
-        says = "the workers are behind; try again after Retry-After"
+        limits = self._gateway.limits
+        if created.of_requester:
+            details = {"backlog": created.of_requester, "max": limits.share_of(limits.max_backlog)}
+            says = "too many of your jobs wait or run; try again after Retry-After"
+        else:
+            backlog = created.pending + created.lag
+            details = {"backlog": backlog, "pending": created.pending, "lag": created.lag}
+            details["max"] = limits.max_backlog
+            says = "the workers are behind; try again after Retry-After"
         return GatewayRefusal(429, "backpressure", says, details, {"retry-after": "1"})
 
 
@@ -115,17 +123,21 @@ def _idempotency_of(request: Request, requester_id: str) -> str | None:
 
 
 def _payload_text(payload: dict[str, Any]) -> str:
-    try:
-        text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
-        size = len(text.encode())
-    except (UnicodeEncodeError, RecursionError):
-        raise _invalid(
-            [{"loc": ["payload"], "msg": "must be text in UTF-8, and not nested deeply"}]
-        ) from None
-    if size > MOST_PAYLOAD_BYTES:
+    text = _json_text(payload, "payload")
+    if len(text.encode()) > MOST_PAYLOAD_BYTES:
         raise GatewayRefusal(
             413, "payload_too_large", f"the payload may take {MOST_PAYLOAD_BYTES} bytes at most"
         )
+    return text
+
+
+def _json_text(document: dict[str, Any], field: str) -> str:
+    """Return a document as compact JSON. Refuse surrogates, because UTF-8 has none."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _invalid([{"loc": [field], "msg": "must be text in UTF-8"}]) from None
     return text
 
 
@@ -153,18 +165,15 @@ def _too_large(most: int) -> GatewayRefusal:
 
 def _parse(model: type[Model], body: bytes) -> Model:
     try:
-        document = json.loads(body.decode(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise _invalid([{"loc": ["body"], "msg": "must be JSON in UTF-8"}]) from None
+        document = parsed_json(body.decode())
+    except ValueError:
+        says = "must be JSON in UTF-8 with finite numbers and at most 100 levels"
+        raise _invalid([{"loc": ["body"], "msg": says}]) from None
     try:
         return model.model_validate(document)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
         raise _invalid([{"loc": list(one["loc"]), "msg": one["msg"]} for one in found]) from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _invalid(details: list[dict[str, Any]]) -> GatewayRefusal:

@@ -1,5 +1,6 @@
 """ASGI middleware of the gateway: default headers, log, metrics, and a 500 for unhandled exceptions."""
 
+import re
 import time
 import traceback
 from ipaddress import ip_address
@@ -12,6 +13,7 @@ from euterpe.gateway.metrics import GatewayMetrics
 from euterpe.gateway.problems import problem
 
 _log = structlog.get_logger(__name__)
+_HOST = re.compile(r"(\[(?P<address>[^][]+)]|(?P<name>[^][:]+))(:[0-9]*)?")
 _CLIENT_LEFT = 499
 _HEADERS = (
     (b"cache-control", b"no-store"),
@@ -82,7 +84,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_of(scope: Scope) -> str:
+    """Return the host without its port, or an empty text if the header `Host` is malformed."""
     given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-    if given.startswith("["):
-        return given[1:].partition("]")[0]
-    return given.partition(":")[0].lower()
+    found = _HOST.fullmatch(given)
+    return (found["address"] or found["name"]).lower() if found else ""

@@ -42,10 +42,17 @@ class GatewayLimits:
     """The limits of the contract, with its defaults."""
 
     max_backlog: int = 200  # jobs are refused at this number of pending and waiting messages
+    max_streams: int = 5_000  # open event streams
     ttl_s: int = 3600  # the default TTL of jobs
     body_s: float = 30.0  # the longest time for the body of a request to arrive
-    comment_every_s: float = 15.0  # an event stream sends a comment after this time without events
+    # An event stream sends a comment after this time without events, and checks its key after this time.
+    comment_every_s: float = 15.0
     check_every_s: float = 15.0  # the pause between two checks for expired event streams
+
+    @staticmethod
+    def share_of(most: int) -> int:
+        """Return the part of a limit that one requester may use, so that it never refuses all others."""
+        return max(1, most // 2)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 ENDS = ("done", "error")
 TERMINAL = (*ENDS, "canceled")
+TTL_S, TTL_WITHOUT_RESULT_S = 7200, 3600
 
 
 @dataclass
@@ -85,6 +86,11 @@ class ModelJob:
 
     def remove(self) -> None:
         self.status, self.result, self.events = None, "", []
+
+    @property
+    def ttl_s(self) -> int:
+        """Return the TTL: an hour for jobs that ended without a result, and otherwise that of the request."""
+        return TTL_WITHOUT_RESULT_S if self.status in ("error", "canceled") else TTL_S
 
     def _acknowledged(self, word: str) -> str:
         if self.holder is not None:

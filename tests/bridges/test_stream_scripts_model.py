@@ -23,7 +23,7 @@ from redis.asyncio import Redis
 from euterpe.bridges.redis_connection import connect
 from euterpe.bridges.stream_jobs import StreamJobStatus, StreamQueue, events_key, job_key
 from euterpe.bridges.stream_scripts import NewStreamJob, StreamEnd, StreamScripts
-from tests.bridges.stream_model import ENDS, TERMINAL, ModelJob
+from tests.bridges.stream_model import ENDS, TERMINAL, TTL_S, ModelJob
 from tests.redis_server import RedisServer
 
 QUEUE, JOB = StreamQueue(), "6c2b5c5e-0000-4000-8000-000000000001"
@@ -59,7 +59,7 @@ class StreamContract(RuleBasedStateMachine):
     def create(self) -> None:
         self.call(self.redis.flushall())
         self.call(self.redis.xgroup_create(QUEUE.stream, QUEUE.group, id="0", mkstream=True))
-        self.call(self.scripts["one"].create(NewStreamJob(JOB, "tool", "{}", 3600, "key"), 10))
+        self.call(self.scripts["one"].create(NewStreamJob(JOB, "tool", "{}", TTL_S, "key"), 10))
         ((self.message, _),) = self.call(self.redis.xrange(QUEUE.stream))
 
     @rule()
@@ -150,8 +150,9 @@ class StreamContract(RuleBasedStateMachine):
         if self.job.is_acknowledged:
             assert self.job.status in (*TERMINAL, None) or self.job.is_trimmed
         if self.job.status is not None:
-            assert 0 < self.call(self.redis.ttl(job_key(JOB))) <= 3600
-            assert 0 < self.call(self.redis.ttl(events_key(JOB))) <= 3600
+            for key in (job_key(JOB), events_key(JOB)):
+                assert self.job.ttl_s - 60 < self.call(self.redis.ttl(key)) <= self.job.ttl_s
+            assert fields["ttl_s"] == str(self.job.ttl_s)
 
     def deliveries(self) -> list[int]:
         pending = self.call(self.redis.xpending_range(QUEUE.stream, QUEUE.group, "-", "+", 10))

@@ -94,6 +94,20 @@ def test_a_failure_is_an_error_with_its_code(producer: Producer) -> None:
     asyncio.run(run())
 
 
+def test_a_failed_job_is_kept_for_an_hour_at_most_and_a_result_longer(producer: Producer) -> None:
+    async def run() -> None:
+        async with adapter(producer.server) as taker:
+            failed, done = await producer.create(ttl_s=7200), await producer.create(ttl_s=7200)
+            await taker.fail(await take_one(taker), ForeignFailure("decode_failed", "no frame", retry=False))
+            await taker.succeed(await take_one(taker), RESULT)
+            with producer.server.client() as client:
+                for job_id, most in ((failed, 3600), (done, 7200)):
+                    for key in (job_key(job_id), job_key(job_id) + ":events"):
+                        assert most - 60 < client.ttl(key) <= most
+
+    asyncio.run(run())
+
+
 def test_messages_from_before_the_group_are_taken(producer: Producer) -> None:
     async def run() -> None:
         job_id = await producer.create()  # no worker has created the group yet

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from starlette.requests import Request
 
 from euterpe.api.server import ApiServer
+from euterpe.domain.scopes import Scope
 from euterpe.gateway.app import create_app
+from euterpe.gateway.problems import GatewayRefusal
 from euterpe.gateway.service import Authenticate, GatewayLimits
 from tests.bridges.stream_driver import Producer
 from tests.redis_server import RedisServer
@@ -55,6 +58,25 @@ class GatewayClient:
             assert answer.status_code == 200
             assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
             yield frames(answer.iter_lines())
+
+
+class RequesterKeys:
+    """An authentication where the key of a requester is the requester's id. Tests add keys to `revoked`."""
+
+    def __init__(self) -> None:
+        self.revoked: set[str] = set()
+        self.is_down = False
+
+    async def __call__(self, request: Request, scope: Scope) -> str:
+        del scope
+        if self.is_down:
+            raise GatewayRefusal(503, "store_unavailable", "the database does not answer")
+        key = request.headers["x-api-key"]
+        if key in self.revoked:
+            raise GatewayRefusal(401, "unauthorized", "the key is revoked")
+        return key
+
+    def stop(self) -> None: ...
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from euterpe.bridges.adapter import ForeignFailure
 from euterpe.bridges.stream_jobs import events_key
 from euterpe.gateway.service import GatewayLimits
 from tests.bridges.stream_driver import adapter, expire_now, take_one
-from tests.gateway.serving import GatewayClient, serving
+from tests.gateway.serving import GatewayClient, detail, serving
 from tests.redis_server import RedisServer
 
 
@@ -107,6 +107,24 @@ def test_a_job_without_events_ends_with_an_error(gateway: GatewayClient) -> None
         redis.delete(events_key(job_id))
     with gateway.events(job_id) as stream:
         assert [frame.event for frame in stream] == ["hello", "error"]
+
+
+def test_a_stream_above_the_limit_is_refused_before_its_response(redis_server: RedisServer) -> None:
+    with serving(redis_server, GatewayLimits(max_streams=2)) as gateway:
+        job_id = gateway.create()
+        path = f"/v1/jobs/{job_id}/events"
+        with gateway.events(job_id) as first, gateway.events(job_id) as second:
+            assert [next(stream).event for stream in (first, second)] == ["hello", "hello"]
+            for _ in range(3):  # a refused stream takes no place
+                answer = gateway.http.get(path)
+                detail(answer, 429, "too_many_streams")
+                assert answer.headers["retry-after"] == "5"
+            gateway.cancel(job_id)
+            assert [list(stream)[-1].event for stream in (first, second)] == ["canceled", "canceled"]
+        for _ in range(1_000):  # the gateway may count a stream for a moment after its last frame
+            if "euterpe_gateway_event_streams 0.0" in gateway.http.get("/metrics").text:
+                break
+        assert gateway.http.get(path).status_code == 200
 
 
 def test_events_of_other_writers_cannot_break_the_frames(gateway: GatewayClient) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from euterpe.bridges.stream_jobs import TASKS, job_key
+from euterpe.bridges.stream_jobs import TASKS, events_key, job_key
 from euterpe.gateway.service import GatewayLimits
 from tests.bridges.stream_driver import QUEUE, adapter, take_one
 from tests.gateway.serving import JOB, GatewayClient, detail, serving
@@ -95,6 +95,44 @@ def test_a_body_that_is_no_json_is_refused(gateway: GatewayClient, body: bytes) 
     detail(answer, 422, "invalid_request")
 
 
+@pytest.mark.parametrize("value", [b"1e999", b"-1e999", b'"\\ud800"', b"[" * 99 + b"]" * 99])
+def test_values_that_cannot_be_read_again_are_refused(gateway: GatewayClient, value: bytes) -> None:
+    """JSON has no infinities, UTF-8 has no surrogates, and parsers limit the depth."""
+    job_id, headers = gateway.create(), {"content-type": "application/json"}
+    for path, body in (
+        ("/v1/jobs", b'{"task":"tool","payload":{"x":%b}}' % value),
+        (f"/v1/jobs/{job_id}/cancel", b'{"reason":{"x":%b}}' % value),
+    ):
+        detail(gateway.http.post(path, content=body, headers=headers), 422, "invalid_request")
+    assert gateway.get(job_id)["status"] == "queued"
+
+
+def test_a_payload_and_a_reason_are_read_at_the_greatest_depth(gateway: GatewayClient) -> None:
+    nested: Any = 1
+    for _ in range(98):  # with the document and the payload, 100 levels
+        nested = [nested]
+    job_id = gateway.create(payload={"x": nested})
+    assert gateway.cancel(job_id, {"reason": {"x": nested}}).json()["updated"]
+    job = gateway.get(job_id)
+    assert (job["payload"], job["error"]["reason"]) == ({"x": nested}, {"x": nested})
+    with gateway.events(job_id) as stream:
+        *_, last = stream
+    assert last.json["data"]["reason"] == {"x": nested}
+
+
+@pytest.mark.parametrize("depth", [101, 950, 970, 990])
+def test_a_result_of_others_that_cannot_be_json_again_is_shown_raw(
+    gateway: GatewayClient, depth: int
+) -> None:
+    job_id = gateway.create()
+    deep = "[" * depth + "]" * depth
+    with gateway.server.client() as redis:
+        redis.hset(job_key(job_id), mapping={"payload": '{"x":1e999}', "result": deep, "error": '"\\ud800"'})
+    job = gateway.get(job_id)
+    assert (job["payload"], job["result"]) == ({"_raw": '{"x":1e999}'}, {"_raw": deep})
+    assert job["error"] == "\ud800"
+
+
 def test_a_payload_of_200_kib_is_accepted_and_a_larger_one_is_not(gateway: GatewayClient) -> None:
     room = 200 * 1024 - len('{"a":""}')
     gateway.create(payload={"a": "x" * room})
@@ -161,6 +199,17 @@ def test_a_job_is_canceled_once_and_stays_so(gateway: GatewayClient) -> None:
     assert gateway.redis.pending() == 0
 
 
+def test_a_canceled_job_is_kept_for_an_hour_at_most(gateway: GatewayClient) -> None:
+    long, short = gateway.create(ttl_s=30 * 86_400), gateway.create(ttl_s=60)
+    for job_id in (long, short):
+        gateway.cancel(job_id)
+    with gateway.server.client() as redis:
+        for job_id, most in ((long, 3600), (short, 60)):
+            for key in (job_key(job_id), events_key(job_id)):
+                assert most - 10 < redis.ttl(key) <= most
+            assert gateway.get(job_id)["ttl_s"] == most
+
+
 @pytest.mark.parametrize("job_id", ["6c2b5c5e-0000-4000-8000-000000000001", "x:events", "%00", "a" * 65])
 def test_an_unknown_job_is_not_found(gateway: GatewayClient, job_id: str) -> None:
     for path in (f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/events"):
@@ -175,9 +224,13 @@ def test_unknown_addresses_and_methods_have_the_same_form(gateway: GatewayClient
 
 
 def test_another_host_name_is_refused_where_no_keys_are_asked_for(gateway: GatewayClient) -> None:
-    for host in ("evil.example", "evil.example:8100", ""):
-        detail(gateway.http.get("/health", headers={"host": host}), 421, "wrong_host")
-    for host in ("localhost:1", "127.0.0.1", "[::1]:8100"):
+    for host in (
+        *("evil.example", "evil.example:8100", "", "localhost.evil", "localhost:80.evil", "localhost:80:80"),
+        *("[::1].evil", "[::1]evil:80", "[::1", "[::1]:80.evil", "127.0.0.1@evil", "localhost:\u00b2"),
+    ):
+        headers = {b"host": host.encode("latin-1")}
+        detail(gateway.http.get("/health", headers=headers), 421, "wrong_host")
+    for host in ("localhost:1", "LOCALHOST", "127.0.0.1", "127.0.0.1:80", "[::1]:8100", "[::1]"):
         assert gateway.http.get("/health", headers={"host": host}).status_code == 200
 
 

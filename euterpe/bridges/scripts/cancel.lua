@@ -7,5 +7,6 @@ local status = redis.call('HGET', job, 'status')
 if TERMINAL[status] then return {status, 0} end
 redis.call('HSET', job, 'status', 'canceled', 'error', ARGV[1], 'updated_ts', now_ms())
 emit(events, 'canceled', 'gateway.cancel', ARGV[2])
+shorten(job)
 keep(job, events, 1)
 return {'canceled', 1}

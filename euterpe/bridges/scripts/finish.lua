@@ -15,6 +15,7 @@ if TERMINAL[redis.call('HGET', job, 'status')] then
 end
 redis.call('HSET', job, 'status', ARGV[4], 'result', ARGV[5], 'error', ARGV[6], 'updated_ts', now_ms())
 emit(events, ARGV[4], 'euterpe.finish', ARGV[7])
+if ARGV[4] ~= 'done' then shorten(job) end
 keep(job, events, 1)
 acknowledge(stream, group, id)
 return 'finished'
