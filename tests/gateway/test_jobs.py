@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from euterpe.bridges.adapter import ForeignFailure, ForeignLease
 from euterpe.bridges.stream_jobs import TASKS, events_key, job_key
 from euterpe.gateway.service import GatewayLimits
 from tests.bridges.stream_driver import QUEUE, adapter, take_one
@@ -193,10 +194,15 @@ def test_a_job_is_canceled_once_and_stays_so(gateway: GatewayClient) -> None:
 
     async def run() -> None:
         async with adapter(gateway.server) as taker:
-            assert await taker.take(1, 0) == []
+            (job,) = await taker.take(1, 0)
+            assert job.is_canceled
+            assert await taker.heartbeat([job]) == [ForeignLease.CANCELED]
+            assert gateway.redis.pending() == 1  # until the bridge knows that no row runs
+            await taker.fail(job, ForeignFailure("canceled", "by the producer", retry=False))
 
     asyncio.run(run())
     assert gateway.redis.pending() == 0
+    assert gateway.redis.types(job_id) == ["queued", "canceled"]
 
 
 def test_a_canceled_job_is_kept_for_an_hour_at_most(gateway: GatewayClient) -> None:
