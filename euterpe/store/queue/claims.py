@@ -22,6 +22,7 @@ from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_ids
 from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, EventContext, context_of
 from euterpe.store.queue.fairness.job_picker import JobPicker
+from euterpe.store.queue.fairness.requester_limits import LONGEST_TIMEOUT_S
 from euterpe.store.queue.job_transitions import END_GRACE_MS, JobTransitions
 from euterpe.store.queue.leases import Extension, Holding
 from euterpe.store.queue.transition import Fence, Transition
@@ -308,9 +309,11 @@ def _claim_of(row: AnyRow, request: ClaimRequest, attempt_id: str, *, owners_dif
 
 
 def _hold_ms(spec: Json) -> int | None:
-    """Return how long a worker may hold a job, or None if the spec is of a release with another timeout."""
+    """Return how long a worker may hold a job, or None if the timeout is one of another release."""
     timeout_s = spec.get("timeout_seconds")
-    return int(timeout_s * 1_000) + END_GRACE_MS if isinstance(timeout_s, int | float) else None
+    if isinstance(timeout_s, int | float) and 0 <= timeout_s <= LONGEST_TIMEOUT_S:
+        return int(timeout_s * 1_000) + END_GRACE_MS
+    return None
 
 
 def _newly_claimed(row: AnyRow, request: ClaimRequest, claim: Transition, written: AnyRow) -> ClaimedJob:

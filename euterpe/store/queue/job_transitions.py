@@ -145,6 +145,8 @@ def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) ->
             columns[name] = sa.func.coalesce(rows[name], inbox_jobs.c[name])
     if shape.attempts > 0:
         columns["started_at"], columns["progress"] = sa.func.coalesce(_job.started_at, now), 0.0
+    if not shape.is_leased:
+        columns["hold_until"] = sa.null()
     if shape.lane is Lane.REST:
         columns["finished_at"] = now
     if shape.source == JobStatus.FAILED and shape.target == JobStatus.QUEUED:

@@ -98,6 +98,15 @@ def test_no_heartbeat_holds_a_job_long_after_its_timeout(store: Store, clock: Se
         store.inbox.sweep()
 
 
+@pytest.mark.parametrize("timeout", [1e300, 2**62, -1, "1h", None, True])
+def test_the_timeout_of_another_release_does_not_stop_claims(store: Store, timeout: object) -> None:
+    (job_id,) = enqueue(store, spec={**SPEC, "timeout_seconds": timeout})
+    job = claim_as(store)
+    assert isinstance(store.attempt_reports.heartbeat([beat(job)])[0], ExtendedLease)
+    store.attempt_ends.complete([completion(job)])
+    assert store.jobs.get(job_id).hold_until is None
+
+
 def test_no_heartbeat_holds_a_job_long_after_a_cancel(store: Store, clock: SettableClock) -> None:
     (job_id,) = enqueue(store)
     job = claim_as(store)
