@@ -21,7 +21,7 @@ from euterpe.gateway.service import Gateway, job_in_path
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
-class EventStream:
+class JobEventStream:
     """An SSE response. It subscribes before it begins, so that it can still be refused."""
 
     def __init__(
@@ -42,7 +42,7 @@ class StreamEventsEndpoint:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def get(self, request: Request) -> Response | EventStream:
+    async def get(self, request: Request) -> Response | JobEventStream:
         requester_id = await self._gateway.authenticate(request, Scope.READ)
         job_id, after = job_in_path(request), request.headers.get("last-event-id", "")
         pipeline = self._gateway.redis.pipeline(transaction=False)
@@ -55,7 +55,7 @@ class StreamEventsEndpoint:
             # The EventSource of a browser reconnects after any response except 204.
             return Response(status_code=204)
         subscribe = partial(self._gateway.hub.subscribe, job_id, after, requester_id)
-        return EventStream(subscribe, partial(self._frames, request, job_id, is_there=bool(last)))
+        return JobEventStream(subscribe, partial(self._frames, request, job_id, is_there=bool(last)))
 
     async def _frames(
         self, request: Request, job_id: str, subscription: Subscription, *, is_there: bool
