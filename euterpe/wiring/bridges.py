@@ -24,7 +24,7 @@ from euterpe.settings import Settings, SettingsError
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.store import Store
-from euterpe.wiring.database import open_store
+from euterpe.wiring.database import USE_THE_SERVICES, open_store
 from euterpe.wiring.profiles import load_profiles
 from euterpe.wiring.storage_profiles import load_storage_profiles
 from euterpe.wiring.worker import storage_policy
@@ -115,7 +115,7 @@ class RunningBridges:
         self._settings, self._bridges = settings, bridges
         self._timings = timings or BridgeTimings(drain_s=settings.drain_timeout_ms / 1000)
         self._adapters = {bridge.name: open_adapter(bridge) for bridge in bridges}
-        self._store = open_store(settings)
+        self._store = open_store(settings, if_missing=USE_THE_SERVICES)
         self._calls = StoreCalls()
         self._listeners: list[Listener] = []
         self.counts = BridgeCounts()

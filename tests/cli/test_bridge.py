@@ -1,10 +1,12 @@
 """`euterpe bridge`: each error is one clear line, which contains no address."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from euterpe.runtime.installation import install_hint
 from tests.cli.command_runner import Cli
 
 ADDRESS = "redis://:hunter2@redis.internal:6379/0"
@@ -85,8 +87,15 @@ def test_a_check_names_what_is_wrong(cli: Cli) -> None:
     ran = cli("bridge", "check", "--json")
     found = {result["check"]: result for result in json.loads(ran.out)}
     assert ran.code == 1
+    assert found["database"] == {
+        "check": "database",
+        "ok": True,
+        "detail": f"sqlite, {Path('euterpe.db').absolute()}",
+    }
     assert found["bridge videos: mapping"]["ok"]
-    assert "there is no requester 'newsroom'" in found["bridge videos: requester"]["detail"]
+    requester = found["bridge videos: requester"]["detail"]
+    assert "there is no requester 'newsroom' in this database" in requester
+    assert requester.endswith("set EUTERPE_DATABASE_URL to that of the service")
     assert "hunter2" not in ran.out
 
 
@@ -96,3 +105,61 @@ def test_without_omniqs_client_the_way_to_install_it_is_shown(cli: Cli, declared
     cli.ok("migrate")
     assert "`pip install omniq` where the bridge runs" in cli.fails("bridge", "run")
     assert "under the GPL" in cli("bridge", "check").out
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_bridge_without_the_database_of_the_service_says_which_setting_to_change(cli: Cli) -> None:
+    asked = "there is no database euterpe.db; set EUTERPE_DATABASE_URL to that of the service"
+    found = {result["check"]: result for result in json.loads(cli("bridge", "check", "--json").out)}
+    assert (found["database"]["ok"], found["database"]["detail"]) == (False, asked)
+    assert found["bridge videos: requester"]["detail"] == asked
+    assert not Path("euterpe.db").exists()
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_check_shows_the_database_without_its_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_DATABASE_URL", "postgresql://u:hunter3@127.0.0.1:1/jobs?password=hunter3")
+    ran = cli("bridge", "check")
+    assert "postgres, 127.0.0.1:1/jobs" in ran.out
+    assert "hunter3" not in ran.out + ran.err
+
+
+@pytest.mark.usefixtures("declared")
+def test_without_redis_py_one_check_fails_and_shows_the_command(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.ok("migrate")
+    _remove_redis_py(monkeypatch)
+    for command in (("bridge", "check"), ("doctor",)):
+        rows = json.loads(cli(*command, "--json").out)
+        (failed,) = [row for row in rows if not row["ok"]]
+        assert failed["check"] == "bridges"
+        assert failed["detail"] == f"this needs the package redis; {install_hint('bridges')}"
+
+
+def test_without_redis_py_the_gateway_asks_for_its_own_extra(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.ok("migrate")
+    _remove_redis_py(monkeypatch)
+    asked = f"this needs the package redis; {install_hint('gateway')}"
+    assert cli.fails("gateway", "--redis", ADDRESS) == asked
+    monkeypatch.setenv("GATEWAY_REDIS", ADDRESS)
+    (row,) = [row for row in json.loads(cli("doctor", "--json").out) if row["check"] == "gateway: redis"]
+    assert row["detail"] == asked
+
+
+def _remove_redis_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let imports of redis-py fail, as in an environment with only the extra `service`."""
+    parts = (
+        "redis",
+        "euterpe.bridges",
+        "euterpe.wiring.bridges",
+        "euterpe.wiring.gateway",
+        "euterpe.gateway",
+    )
+    doctor = ("euterpe.cli.doctor.bridges", "euterpe.cli.doctor.gateway")
+    for name in list(sys.modules):
+        if any(name == part or name.startswith(f"{part}.") for part in (*parts, *doctor)):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)
