@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -16,10 +16,13 @@ from euterpe.bridges.attach import Attacher, JobRules
 from euterpe.bridges.bridge import Bridge, BridgeTimings
 from euterpe.bridges.config import BridgeConfig, BridgeKind, InvalidBridges, read_bridges
 from euterpe.bridges.counts import BridgeCounts
+from euterpe.bridges.mapping import JobMapping
 from euterpe.bridges.requester_account import QueueLimits, RequesterAccount, StoreCalls
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.bridges.stream_jobs import StreamQueue
 from euterpe.domain.job_limits import JobLimits
+from euterpe.domain.locations import scheme_of
+from euterpe.domain.storage_profiles import StorageProfile
 from euterpe.settings import Settings, SettingsError
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import Conflict, NotFound
@@ -56,15 +59,33 @@ def load_bridges(
 
 
 def _storage_problems(bridge: BridgeConfig, settings: Settings) -> Sequence[str]:
-    """Return a problem for each mapping whose storage profile the requester may not use."""
+    """Return a problem for each mapping whose storage profile the requester or the URLs may not use."""
     profiles = load_storage_profiles(settings)
     allowed = {name for name, profile in profiles.items() if bridge.requester in profile.requesters}
-    return [
-        f"{settings.bridges}: bridge.{bridge.name}: jobs.{mapping.name}.storage must be a storage profile of "
-        f"euterpe.toml that lists {bridge.requester!r} in its requesters"
-        for mapping in bridge.jobs.values()
-        if mapping.storage is not None and mapping.storage not in allowed
-    ]
+    problems: list[str] = []
+    for mapping in bridge.jobs.values():
+        if mapping.storage is None:
+            continue
+        if mapping.storage in allowed:
+            problems += _outside_problems(mapping, profiles[mapping.storage])
+        else:
+            problems.append(
+                f"jobs.{mapping.name}.storage must be a storage profile of euterpe.toml that lists "
+                f"{bridge.requester!r} in its requesters"
+            )
+    return [f"{settings.bridges}: bridge.{bridge.name}: {problem}" for problem in problems]
+
+
+def _outside_problems(mapping: JobMapping, profile: StorageProfile) -> Iterator[str]:
+    """Yield a problem for each URL of which no value can begin with a prefix of the storage profile."""
+    for name, template in (("source", mapping.source), ("output", mapping.output)):
+        beginning = template.beginning
+        is_stored = scheme_of(beginning) == profile.credentials.type
+        if is_stored and profile.prefixes and not any(map(template.may_begin_with, profile.prefixes)):
+            yield (
+                f"jobs.{mapping.name}.{name} begins with {beginning}, and not with a prefix of the storage "
+                f"profile {mapping.storage!r}: {', '.join(profile.prefixes)}"
+            )
 
 
 def open_adapter(bridge: BridgeConfig) -> ForeignAdapter:

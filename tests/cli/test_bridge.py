@@ -74,6 +74,34 @@ def test_a_storage_profile_must_be_allowed_to_the_requester(cli: Cli, declared: 
     assert "jobs.transcode.storage must be a storage profile" in cli.fails("bridge", "list", code=2)
 
 
+def test_an_output_must_begin_with_a_prefix_of_its_storage_profile(cli: Cli, declared: Path) -> None:
+    profile = """
+    [storage.main]
+    type = "s3"
+    region = "eu-1"
+    access_key_id = "AKIA"
+    secret_access_key = "hunter3"
+    requesters = ["newsroom"]
+    prefixes = ["s3://media-in/", "s3://media-out/films/"]
+    """
+    Path("euterpe.toml").write_text(profile)
+    mapping = BRIDGES + 'storage = "main"\n'
+    for inside in (
+        "s3://media-out/films/{id}/",
+        "s3://media-out/{id}/",
+        "file:///srv/{id}/",
+        "{data.output}",
+    ):
+        declared.write_text(mapping.replace("s3://media-out/{id}/", inside))
+        cli.ok("bridge", "list")
+    declared.write_text(mapping.replace("media-out", "media-uot"))
+    line = cli.fails("bridge", "list", code=2)
+    assert line.endswith(
+        "bridge.videos: jobs.transcode.output begins with s3://media-uot/, and not with a prefix of the "
+        "storage profile 'main': s3://media-in/, s3://media-out/films/"
+    )
+
+
 @pytest.mark.usefixtures("declared")
 def test_without_the_package_the_way_to_install_it_is_shown(cli: Cli) -> None:
     """The package `bullmq` is in a separate environment, and not in the environment of the tests."""
