@@ -11,12 +11,13 @@ import structlog
 import uvloop
 from prometheus_client import start_http_server
 
-from euterpe.bridges.adapter import BridgeError, ForeignAdapter
+from euterpe.bridges.adapter import BridgeError, ForeignAdapter, ForeignUnavailable
 from euterpe.bridges.attach import Attacher, JobRules
 from euterpe.bridges.bridge import Bridge, BridgeTimings
 from euterpe.bridges.config import BridgeConfig, BridgeKind, InvalidBridges, read_bridges
 from euterpe.bridges.counts import BridgeCounts
 from euterpe.bridges.mapping import JobMapping
+from euterpe.bridges.redis_connection import check_eviction, connect, place_of, redis_errors
 from euterpe.bridges.requester_account import QueueLimits, RequesterAccount, StoreCalls
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.bridges.stream_jobs import StreamQueue
@@ -209,6 +210,7 @@ class RunningBridges:
             cancel=partial(cancel_job, store, calls),
             slots=bridge.slots,
             timings=self._timings,
+            on_first_answer=partial(_warn_of_eviction, bridge),
         )
 
 
@@ -218,6 +220,20 @@ async def cancel_job(store: Store, calls: StoreCalls, job_id: str) -> None:
         await calls.run(partial(store.control.cancel, job_id))
     except (Conflict, NotFound):
         _log.info("bridged_job_had_ended", job_id=job_id)
+
+
+async def _warn_of_eviction(bridge: BridgeConfig) -> None:
+    """Log a warning if the Redis of a bridge removes keys when it is full, because it could remove jobs."""
+    if bridge.kind is BridgeKind.BULLMQ_POSTGRES:
+        return
+    client, place = connect(bridge.url, connections=1), place_of(bridge.url)
+    try:
+        with redis_errors(place):
+            check_eviction(await client.info("memory"), place)
+    except (BridgeError, ForeignUnavailable) as error:
+        _log.warning("redis_eviction_check_failed", bridge=bridge.name, error=str(error))
+    finally:
+        await client.aclose()
 
 
 async def _run_one(bridge: Bridge, stopping: asyncio.Event) -> None:
