@@ -48,6 +48,9 @@ class BridgeTimings:
 DEFAULT_TIMINGS = BridgeTimings()
 
 
+async def _do_nothing() -> None: ...
+
+
 class Bridge:
     def __init__(
         self,
@@ -62,10 +65,12 @@ class Bridge:
         slots: int,
         timings: BridgeTimings = DEFAULT_TIMINGS,
         calls: ForeignCalls | None = None,
+        on_first_answer: Callable[[], Awaitable[None]] = _do_nothing,
     ) -> None:
         self.name = name
         self._adapter, self._account, self._watcher, self._counts = adapter, account, watcher, counts
         self._slots, self._timings = slots, timings
+        self._on_first_answer = on_first_answer
         self._calls = calls or ForeignCalls(name, counts)
         self._reporter = JobReporter(
             name,
@@ -92,6 +97,7 @@ class Bridge:
         try:
             start = asyncio.ensure_future(self._calls.until_answered(self._adapter.start))
             if await _first(start, stopping):
+                await self._on_first_answer()
                 await self._work(stopping)
         finally:
             await self._adapter.stop()

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from euterpe.bridges.adapter import BridgeError
 from euterpe.bridges.mapping import ANY_NAME, JobMapping
+from euterpe.bridges.stream_jobs import TASKS
 from euterpe.bridges.templates import Template, url_problem
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.model import Items, StrictModel
@@ -189,6 +190,7 @@ def _bridge(
         wrong.append("url_env must name an environment variable that is set")
     elif not url.startswith(_SCHEMES[read.kind]):
         wrong.append(f"url_env must name a URL that begins with {' or '.join(_SCHEMES[read.kind])}")
+    wrong += _unknown_tasks(read)
     jobs = {key: _mapping(key, job, profiles, wrong) for key, job in read.jobs.items()}
     if wrong:
         return None
@@ -225,11 +227,25 @@ def _misplaced(table: BridgeTable) -> list[str]:
     ]
 
 
+def _unknown_tasks(table: BridgeTable) -> list[str]:
+    """Return an error for each mapping of a stream that no job can have."""
+    if table.kind is not BridgeKind.STREAMS:
+        return []
+    tasks = ", ".join(TASKS)
+    return [
+        f"jobs.{display_text(name)} must be {tasks} or {ANY_NAME}: a stream has no other tasks"
+        for name in table.jobs
+        if name not in (*TASKS, ANY_NAME)
+    ]
+
+
 def _mapping(name: str, table: JobTable, profiles: Profiles, wrong: list[str]) -> JobMapping:
     where = f"jobs.{name if name == ANY_NAME else display_text(name)}"
     for field_name, template, is_output in (("source", table.source, False), ("output", table.output, True)):
         if problem := url_problem(template, is_output=is_output):
             wrong.append(f"{where}.{field_name} {problem}")
+    if all(placeholder.path == "name" for placeholder in table.output.placeholders):
+        wrong.append(f"{where}.output must contain {{id}} or {{ref}}, because all jobs would share one place")
     constant = table.profile.constant
     allowed = frozenset(table.profiles or (() if constant is None else (constant,)))
     if not allowed:

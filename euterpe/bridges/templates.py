@@ -126,6 +126,17 @@ class Template:
         """Return the text if the template has no placeholders, else None."""
         return None if self.placeholders else "".join(map(str, self.parts))
 
+    def may_begin_with(self, prefix: str) -> bool:
+        """Return whether the filled template can begin with this text."""
+        if self.constant is not None:
+            return self.constant.startswith(prefix)
+        return self.beginning.startswith(prefix) or prefix.startswith(self.beginning)
+
+    @property
+    def beginning(self) -> str:
+        """Return the fixed text before the first placeholder."""
+        return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
+
     def text(self, job: ForeignJob) -> str:
         return self._filled(job, Placeholder.value)
 

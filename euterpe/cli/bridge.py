@@ -63,10 +63,11 @@ def list_(as_json: AsJson = False) -> None:
 
 @command(app, "check", example="euterpe bridge check --name videos")
 def check(name: Name = None, as_json: AsJson = False) -> None:
-    """Check for each bridge the mapping, the requester, and whether the foreign queue answers."""
-    from euterpe.cli.doctor.bridges import examine_bridges
+    """Check the database, and for each bridge the mapping, the requester, and the foreign queue."""
+    from euterpe.cli.doctor.bridges import examine_bridges, examine_database
 
-    results = list(examine_bridges(load(), name))
+    settings = load()
+    results = [examine_database(settings), *examine_bridges(settings, name)]
     if as_json:
         json_document(
             [{"check": result.check, "ok": result.ok, "detail": result.detail} for result in results]

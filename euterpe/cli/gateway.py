@@ -35,7 +35,7 @@ def gateway(redis_url: RedisUrl, host: Host = "127.0.0.1", port: Port = 8100) ->
     On the loopback address, the gateway asks for no key. On any other address, it asks for the API key of a
     requester.
     """
-    with importing("bridges"):
+    with importing("gateway"):
         from euterpe.wiring.gateway import running_gateway
 
     settings = load()

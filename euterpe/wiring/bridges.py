@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -11,20 +11,24 @@ import structlog
 import uvloop
 from prometheus_client import start_http_server
 
-from euterpe.bridges.adapter import BridgeError, ForeignAdapter
+from euterpe.bridges.adapter import BridgeError, ForeignAdapter, ForeignUnavailable
 from euterpe.bridges.attach import Attacher, JobRules
 from euterpe.bridges.bridge import Bridge, BridgeTimings
 from euterpe.bridges.config import BridgeConfig, BridgeKind, InvalidBridges, read_bridges
 from euterpe.bridges.counts import BridgeCounts
+from euterpe.bridges.mapping import JobMapping
+from euterpe.bridges.redis_connection import check_eviction, connect, place_of, redis_errors
 from euterpe.bridges.requester_account import QueueLimits, RequesterAccount, StoreCalls
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.bridges.stream_jobs import StreamQueue
 from euterpe.domain.job_limits import JobLimits
+from euterpe.domain.locations import scheme_of
+from euterpe.domain.storage_profiles import StorageProfile
 from euterpe.settings import Settings, SettingsError
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.store import Store
-from euterpe.wiring.database import open_store
+from euterpe.wiring.database import USE_THE_SERVICES, open_store
 from euterpe.wiring.profiles import load_profiles
 from euterpe.wiring.storage_profiles import load_storage_profiles
 from euterpe.wiring.worker import storage_policy
@@ -56,15 +60,33 @@ def load_bridges(
 
 
 def _storage_problems(bridge: BridgeConfig, settings: Settings) -> Sequence[str]:
-    """Return a problem for each mapping whose storage profile the requester may not use."""
+    """Return a problem for each mapping whose storage profile the requester or the URLs may not use."""
     profiles = load_storage_profiles(settings)
     allowed = {name for name, profile in profiles.items() if bridge.requester in profile.requesters}
-    return [
-        f"{settings.bridges}: bridge.{bridge.name}: jobs.{mapping.name}.storage must be a storage profile of "
-        f"euterpe.toml that lists {bridge.requester!r} in its requesters"
-        for mapping in bridge.jobs.values()
-        if mapping.storage is not None and mapping.storage not in allowed
-    ]
+    problems: list[str] = []
+    for mapping in bridge.jobs.values():
+        if mapping.storage is None:
+            continue
+        if mapping.storage in allowed:
+            problems += _outside_problems(mapping, profiles[mapping.storage])
+        else:
+            problems.append(
+                f"jobs.{mapping.name}.storage must be a storage profile of euterpe.toml that lists "
+                f"{bridge.requester!r} in its requesters"
+            )
+    return [f"{settings.bridges}: bridge.{bridge.name}: {problem}" for problem in problems]
+
+
+def _outside_problems(mapping: JobMapping, profile: StorageProfile) -> Iterator[str]:
+    """Yield a problem for each URL of which no value can begin with a prefix of the storage profile."""
+    for name, template in (("source", mapping.source), ("output", mapping.output)):
+        beginning = template.beginning
+        is_stored = scheme_of(beginning) == profile.credentials.type
+        if is_stored and profile.prefixes and not any(map(template.may_begin_with, profile.prefixes)):
+            yield (
+                f"jobs.{mapping.name}.{name} begins with {beginning}, and not with a prefix of the storage "
+                f"profile {mapping.storage!r}: {', '.join(profile.prefixes)}"
+            )
 
 
 def open_adapter(bridge: BridgeConfig) -> ForeignAdapter:
@@ -115,7 +137,7 @@ class RunningBridges:
         self._settings, self._bridges = settings, bridges
         self._timings = timings or BridgeTimings(drain_s=settings.drain_timeout_ms / 1000)
         self._adapters = {bridge.name: open_adapter(bridge) for bridge in bridges}
-        self._store = open_store(settings)
+        self._store = open_store(settings, if_missing=USE_THE_SERVICES)
         self._calls = StoreCalls()
         self._listeners: list[Listener] = []
         self.counts = BridgeCounts()
@@ -188,6 +210,7 @@ class RunningBridges:
             cancel=partial(cancel_job, store, calls),
             slots=bridge.slots,
             timings=self._timings,
+            on_first_answer=partial(_warn_of_eviction, bridge),
         )
 
 
@@ -197,6 +220,20 @@ async def cancel_job(store: Store, calls: StoreCalls, job_id: str) -> None:
         await calls.run(partial(store.control.cancel, job_id))
     except (Conflict, NotFound):
         _log.info("bridged_job_had_ended", job_id=job_id)
+
+
+async def _warn_of_eviction(bridge: BridgeConfig) -> None:
+    """Log a warning if the Redis of a bridge removes keys when it is full, because it could remove jobs."""
+    if bridge.kind is BridgeKind.BULLMQ_POSTGRES:
+        return
+    client, place = connect(bridge.url, connections=1), place_of(bridge.url)
+    try:
+        with redis_errors(place):
+            check_eviction(await client.info("memory"), place)
+    except (BridgeError, ForeignUnavailable) as error:
+        _log.warning("redis_eviction_check_failed", bridge=bridge.name, error=str(error))
+    finally:
+        await client.aclose()
 
 
 async def _run_one(bridge: Bridge, stopping: asyncio.Event) -> None:

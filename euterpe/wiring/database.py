@@ -13,12 +13,15 @@ from euterpe.crypto.vault_key_provider import VaultKeyProvider
 from euterpe.domain.retry import Backoff, DeliverySchedule
 from euterpe.settings import Settings
 from euterpe.store.engine.database import Database
-from euterpe.store.engine.engines import sqlite_file
+from euterpe.store.engine.engines import database_place, sqlite_file
 from euterpe.store.engine.outage import OutageWatch
 from euterpe.store.errors import SchemaMismatch, StoreError
 from euterpe.store.store import Store
 
 _SWEEP_GRACE_MS = 30_000
+_MIGRATE = "run `euterpe migrate`"
+# The hint for a program that shares the database of the service: a new database would have no requesters.
+USE_THE_SERVICES = "set EUTERPE_DATABASE_URL to that of the service"
 
 
 class LazyKeyProvider:
@@ -50,16 +53,23 @@ class LazyKeyProvider:
         return self._provider.unwrap(kek_id, wrapped, aad)
 
 
-def open_store(settings: Settings, keys: KeyProvider | None = None, *, sweep_grace_ms: int = 0) -> Store:
+def open_store(
+    settings: Settings,
+    keys: KeyProvider | None = None,
+    *,
+    sweep_grace_ms: int = 0,
+    if_missing: str = _MIGRATE,
+) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
     In the first `sweep_grace_ms`, the store does not sweep expired leases. After each outage of the database
     that lasts at least one heartbeat interval, the store does not sweep for `sweep_grace_of(settings)`.
 
     The key provider of the settings must pass its self-test, so that a program that cannot decrypt secrets
-    does not start. Raise `StoreError` if the SQLite file is read-only, and `SchemaMismatch` if it is missing.
+    does not start. Raise `StoreError` if the SQLite file is read-only, and `SchemaMismatch` with the hint
+    `if_missing` if the file is missing.
     """
-    require_database_file(settings)
+    require_database_file(settings, if_missing)
     _refuse_read_only(settings)
     return Store(
         settings.database_url.get_secret_value(),
@@ -98,14 +108,19 @@ def database_file(settings: Settings) -> Path | None:
     return sqlite_file(settings.database_url.get_secret_value())
 
 
-def require_database_file(settings: Settings) -> None:
-    """Raise `SchemaMismatch` if the SQLite file is missing.
+def database_shown(settings: Settings) -> str:
+    """Return the engine with its file or its server, without the password."""
+    return database_place(settings.database_url.get_secret_value())
+
+
+def require_database_file(settings: Settings, hint: str = _MIGRATE) -> None:
+    """Raise `SchemaMismatch` with a hint if the SQLite file is missing.
 
     Without this check, SQLite would create an empty file for a mistyped path.
     """
     path = database_file(settings)
     if path is not None and not path.exists():
-        raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
+        raise SchemaMismatch(f"there is no database {path}; {hint}")
 
 
 def _refuse_read_only(settings: Settings) -> None:

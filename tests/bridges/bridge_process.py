@@ -24,7 +24,7 @@ url_env = "VIDEOS_URL"
 requester = "newsroom"
 slots = {slots}
 lease_ms = {lease_ms}
-[bridge.videos.jobs.transcode]
+[bridge.videos.jobs.{job}]
 source = "{{data.source}}"
 output = "file://{media}/out/{{id}}/"
 profile = "{{data.profile|h264-480p}}"
@@ -48,7 +48,9 @@ class BridgedInstallation:
         self.media = folder / "media"
         self.media.mkdir()
         values = {"kind": "bullmq", "queue": "video-jobs", "slots": 8, "lease_ms": 2_000, **fields}
-        values["queue_field"] = "stream" if values["kind"] == "streams" else "queue"
+        is_stream = values["kind"] == "streams"
+        values["queue_field"] = "stream" if is_stream else "queue"
+        values["job"] = "'*'" if is_stream else "transcode"
         self.python = python_of(values["kind"])
         (folder / "bridges.toml").write_text(MAPPING.format(media=self.media, **values))
         self.environ = {

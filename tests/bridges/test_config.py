@@ -80,7 +80,7 @@ kind = "streams"
 url_env = "NOT_SET"
 queue = "a"
 requester = "newsroom"
-[bridge.streams.jobs.a]{JOB}
+[bridge.streams.jobs.tool]{JOB}
 [bridge.pg]
 kind = "bullmq-postgres"
 url_env = "VIDEOS_REDIS"
@@ -170,3 +170,26 @@ profiles = ["h264-720p"]
 """,
     )
     assert found == "bridge.videos: jobs.a.profile must be one of its profiles, and is also poster"
+
+
+@pytest.mark.parametrize("output", ["s3://out/", "s3://out/{name}/"])
+def test_an_output_that_all_jobs_share_is_an_error(tmp_path: Path, output: str) -> None:
+    text = f"{BRIDGE}[bridge.videos.jobs.a]{JOB}".replace("s3://media-out/{id}/", output)
+    assert problems(tmp_path, text) == [
+        "bridge.videos: jobs.a.output must contain {id} or {ref}, because all jobs would share one place"
+    ]
+
+
+@pytest.mark.parametrize("output", ["s3://out/{ref}/", "s3://out/{data.videoId}/", "{data.output}"])
+def test_an_output_may_depend_on_the_job_in_another_way(tmp_path: Path, output: str) -> None:
+    read(tmp_path, f"{BRIDGE}[bridge.videos.jobs.a]{JOB}".replace("s3://media-out/{id}/", output))
+
+
+def test_a_mapping_of_a_stream_is_named_after_a_task(tmp_path: Path) -> None:
+    stream = BRIDGE.replace('"bullmq"', '"streams"').replace("queue", "stream")
+    assert problems(tmp_path, f"{stream}[bridge.videos.jobs.tools]{JOB}") == [
+        "bridge.videos: jobs.tools must be chat, plan, code, tool, rag, embed or *: "
+        "a stream has no other tasks"
+    ]
+    for name in ("tool", "'*'"):
+        read(tmp_path, f"{stream}[bridge.videos.jobs.{name}]{JOB}")

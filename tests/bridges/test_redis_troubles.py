@@ -163,3 +163,19 @@ def test_a_stale_replica_that_is_promoted_costs_no_second_transcode(
         scene.check_one_transcode(job_id)
         assert scene.metric("outages_total") >= 1
         assert scene.count_in_log("bridged_job_retried") == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bridge_on_a_redis_that_evicts_jobs_logs_a_warning(
+    kind: str, servers: Callable[[str], engines.Engine], own_redis: RedisServer
+) -> None:
+    with own_redis.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    with servers("sqlite").fresh() as database, installed(database, own_redis.url, kind=kind) as installation:
+        bridge = installation.start()
+        warnings = [line for line in bridge.log if "set maxmemory-policy noeviction, not allkeys-lru" in line]
+        assert ['"level": "warning"' in line for line in warnings] == [True]
+        with own_redis.client() as client:
+            client.config_set("maxmemory-policy", "noeviction")
+        assert bridge.stop() == 0
+        assert "noeviction" not in "".join(installation.start().log)

@@ -10,15 +10,36 @@ from euterpe.cli.commands import importing
 from euterpe.cli.doctor.findings import CheckResult, DoctorFinding, check
 from euterpe.domain.errors import EuterpeError
 from euterpe.settings import Settings
-from euterpe.wiring.bridges import load_bridges, open_adapter
-from euterpe.wiring.database import LazyKeyProvider, open_store
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.store import Store
+from euterpe.wiring.database import USE_THE_SERVICES, LazyKeyProvider, database_shown, open_store
 
 _TIMEOUT_S = 10.0
+
+
+def examine_database(settings: Settings) -> CheckResult:
+    """Show the database that the bridges use, and whether it has the schema of this program."""
+    return check("database", partial(_database, settings))
+
+
+def _database(settings: Settings) -> str:
+    shown = database_shown(settings)
+    try:
+        with _store(settings):
+            return shown
+    except StoreUnavailable as error:
+        raise DoctorFinding(f"{shown}: {error}; {USE_THE_SERVICES}") from None
+
+
+def _store(settings: Settings) -> Store:
+    return open_store(settings, LazyKeyProvider(settings), if_missing=USE_THE_SERVICES)
 
 
 def examine_bridges(settings: Settings, name: str | None = None) -> Iterator[CheckResult]:
     """Yield the results for the bridge `name`, or for all declared bridges if `name` is None."""
     try:
+        with importing("bridges"):
+            from euterpe.wiring.bridges import load_bridges
         bridges = load_bridges(settings, name)
     except EuterpeError as error:
         yield CheckResult("bridges", False, "; ".join(str(error).splitlines()))
@@ -34,11 +55,12 @@ def _mapping(bridge: BridgeConfig) -> str:
 
 
 def _requester(settings: Settings, bridge: BridgeConfig) -> str:
-    with open_store(settings, LazyKeyProvider(settings)) as store:
+    with _store(settings) as store:
         found = [row for row in store.requesters.all() if row.name == bridge.requester]
     if not found:
         raise DoctorFinding(
-            f"there is no requester {bridge.requester!r}; `euterpe requester create {bridge.requester}`"
+            f"there is no requester {bridge.requester!r} in this database; "
+            f"`euterpe requester create {bridge.requester}`, or {USE_THE_SERVICES}"
         )
     if found[0].disabled_at is not None:
         raise DoctorFinding(f"requester {bridge.requester!r} is disabled; name another one")
@@ -47,6 +69,8 @@ def _requester(settings: Settings, bridge: BridgeConfig) -> str:
 
 def _reachable(bridge: BridgeConfig) -> str:
     with importing("bridges"):
+        from euterpe.wiring.bridges import open_adapter
+
         adapter = open_adapter(bridge)
 
     async def ask() -> str:

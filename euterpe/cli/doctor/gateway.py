@@ -14,7 +14,7 @@ def examine_gateway(redis_url: str) -> Iterator[CheckResult]:
 
 
 def _redis(redis_url: str) -> str:
-    with importing("bridges"):
+    with importing("gateway"):
         from euterpe.wiring.gateway import check_redis
     try:
         return f"{asyncio.run(check_redis(redis_url))} answers"

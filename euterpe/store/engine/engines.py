@@ -70,6 +70,18 @@ def sqlite_file(url: str) -> Path | None:
     return Path(str(parsed.database)) if kind is EngineKind.SQLITE else None
 
 
+def database_place(url: str) -> str:
+    """Return the engine with its file or its server, without user, password and options."""
+    kind, parsed = _parse(url)
+    if kind is EngineKind.SQLITE:
+        return f"{kind}, {Path(str(parsed.database)).absolute()}"
+    place = f"{parsed.host or ''}{f':{parsed.port}' if parsed.port else ''}/{parsed.database or ''}"
+    # An unescaped `@` or `/` in a password makes a part of the password look like the host.
+    return (
+        f"{kind}, an address whose password has unescaped characters" if "@" in place else f"{kind}, {place}"
+    )
+
+
 def open_engines(url: str) -> Engines:
     """Return unconnected pools for a database URL; raise UnsupportedDatabase if the URL cannot be used."""
     kind, parsed = _parse(url)

@@ -1,13 +1,14 @@
 """Database URLs, connection settings and typed errors of the three engines."""
 
 import traceback
+from pathlib import Path
 from secrets import token_hex
 
 import pytest
 import sqlalchemy as sa
 
 from euterpe.store.engine.database import Database
-from euterpe.store.engine.engines import EngineKind, open_engines
+from euterpe.store.engine.engines import EngineKind, database_place, open_engines
 from euterpe.store.errors import StoreError, UnsupportedDatabase
 
 
@@ -91,3 +92,21 @@ def test_no_error_of_the_database_shows_a_parameter(url: str) -> None:
         assert "FROM nowhere" in text
         assert secret not in text
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("sqlite:///a/b.db", f"sqlite, {Path('a/b.db').absolute()}"),
+        ("postgresql://u:hunter2@db:5432/jobs?password=hunter2", "postgres, db:5432/jobs"),
+        ("postgresql:///jobs?host=/run/postgres", "postgres, /jobs"),
+        ("https://db/?authToken=hunter2", "libsql, db/"),
+        ("postgresql://u:x@hunter2@db/jobs", "postgres, an address whose password has unescaped characters"),
+        (
+            "postgresql://u:x@hunter2/y@db/jobs",
+            "postgres, an address whose password has unescaped characters",
+        ),
+    ],
+)
+def test_the_place_of_a_database_has_no_password(url: str, place: str) -> None:
+    assert database_place(url) == place
