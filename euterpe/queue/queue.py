@@ -14,7 +14,7 @@ from euterpe.queue.ulids import ulid
 from euterpe.store.checks import check_documents, check_name
 from euterpe.store.engine.clock import Clock, DatabaseClock
 from euterpe.store.engine.database import Database
-from euterpe.store.engine.migrations import require_current
+from euterpe.store.engine.migrations import require_current, require_file
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.engine.write_wait import WRITE_WAIT_S
 from euterpe.store.queue_jobs.caller_clock import CallerClock
@@ -61,6 +61,7 @@ class Queue:
 
     def __init__(self, url: str, *, clock: Clock | None = None, write_wait_s: float = WRITE_WAIT_S) -> None:
         """Open the database; raise SchemaMismatch unless `euterpe migrate` has applied all migrations."""
+        require_file(url)
         self._clock = CallerClock(clock or DatabaseClock())
         self._database = Database(url, self._clock, write_wait_s=write_wait_s)
         try:

@@ -14,8 +14,9 @@ from euterpe.domain.retry import Backoff, DeliverySchedule
 from euterpe.settings import Settings
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import sqlite_file
+from euterpe.store.engine.migrations import require_file
 from euterpe.store.engine.outage import OutageWatch
-from euterpe.store.errors import SchemaMismatch, StoreError
+from euterpe.store.errors import StoreError
 from euterpe.store.store import Store
 
 _SWEEP_GRACE_MS = 30_000
@@ -99,13 +100,8 @@ def database_file(settings: Settings) -> Path | None:
 
 
 def require_database_file(settings: Settings) -> None:
-    """Raise `SchemaMismatch` if the SQLite file is missing.
-
-    Without this check, SQLite would create an empty file for a mistyped path.
-    """
-    path = database_file(settings)
-    if path is not None and not path.exists():
-        raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
+    """Raise `SchemaMismatch` if the SQLite file is missing."""
+    require_file(settings.database_url.get_secret_value())
 
 
 def _refuse_read_only(settings: Settings) -> None:

@@ -2,12 +2,14 @@
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from euterpe.domain.errors import InvalidSpec
 from euterpe.queue import NotActive, Paused, Queue, ReservedJob, TokenMismatch
+from euterpe.store.errors import SchemaMismatch
 from tests.clock import SettableClock
 from tests.queue.conftest import NAME, Caller, lease
 
@@ -26,6 +28,12 @@ def test_every_call_takes_keyword_arguments_alone() -> None:
 def test_the_base_is_the_name_in_braces() -> None:
     assert Queue.queue_base("mails") == "{mails}"
     assert Queue.queue_base("{mails}") == "{mails}"
+
+
+def test_a_missing_database_is_an_error_and_creates_no_file(tmp_path: Path) -> None:
+    with pytest.raises(SchemaMismatch, match=r"there is no database .*none\.db; run `euterpe migrate`"):
+        Queue(f"sqlite:///{tmp_path}/none.db")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_queue_and_its_base_are_the_same_queue(queue: Queue) -> None:
