@@ -73,6 +73,23 @@ def test_a_payload_that_is_no_object_or_array_is_an_error(queue: Queue, payload:
     assert queue.reserve(queue=NAME) is None
 
 
+def _nested(levels: int) -> list[Any]:
+    payload: list[Any] = []
+    for _ in range(levels - 1):
+        payload = [payload]
+    return payload
+
+
+def test_a_payload_has_at_most_100_levels(caller: Caller) -> None:
+    """Otherwise `json.loads` in a consumer would raise RecursionError."""
+    caller.publish(_nested(100))
+    cycle: dict[str, Any] = {}
+    cycle["again"] = cycle
+    for payload in (_nested(101), {"n": _nested(100)}, _nested(985), cycle):
+        with pytest.raises(InvalidSpec, match="payload: must have at most 100 levels"):
+            caller.publish(payload)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
