@@ -122,6 +122,30 @@ def test_all_reasons_are_named_at_once_and_no_value() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("aws_secret_access_key", "awsSecretAccessKey", "AWS_ACCESS_KEY_ID", "x-amz-security-token"),
+        *(
+            "connection_string",
+            "azureConnectionString",
+            "s3Secret",
+            "pwd",
+            "dbPassword",
+            "token",
+            "authToken",
+        ),
+    ],
+)
+def test_the_name_of_a_credential_may_have_a_prefix(key: str) -> None:
+    assert f"data.{key}: must not be in the payload" in reasons(job({**DATA, key: SECRET}))
+
+
+@pytest.mark.parametrize("value", [{"nextPageToken": "a"}, {"hasPassword": True}, {"tokens": 7}, {"pwd": ""}])
+def test_a_value_that_is_no_credential_stays_allowed(value: dict[str, Any]) -> None:
+    assert spec(job({**DATA, **value}), external_id="{data.videoId}").external_id == "v-1"
+
+
 def test_the_errors_of_the_spec_are_named_too() -> None:
     found = reasons(job({"source": f"s3://in/../{SECRET}", "videoId": ""}), external_id="{data.videoId}")
     assert "source.url: must not have '.' or '..' as a part of its path" in found
