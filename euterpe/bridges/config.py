@@ -19,7 +19,7 @@ from euterpe.bridges.templates import Template, url_problem
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.model import Items, StrictModel
 from euterpe.domain.profiles import Profiles
-from euterpe.domain.text import NAME, Name, QueueName, display_text
+from euterpe.domain.text import NAME, Name, QueueName, display_text, unset_variable
 
 MOST_BYTES = 1024 * 1024
 MOST_SLOTS = 1000
@@ -186,7 +186,7 @@ def _bridge(
     wrong += _misplaced(read)
     url = environ.get(read.url_env, "")
     if not url:
-        wrong.append("url_env must name an environment variable that is set")
+        wrong.append(f"url_env {unset_variable(read.url_env)}")
     elif not url.startswith(_SCHEMES[read.kind]):
         wrong.append(f"url_env must name a URL that begins with {' or '.join(_SCHEMES[read.kind])}")
     jobs = {key: _mapping(key, job, profiles, wrong) for key, job in read.jobs.items()}
