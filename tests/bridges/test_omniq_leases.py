@@ -108,6 +108,24 @@ def test_during_an_outage_a_heartbeat_fails_even_if_no_lease_needs_it(scene: Sce
     assert adapter.heartbeat(job) == ["held"]
 
 
+def test_while_redis_is_full_a_heartbeat_fails_even_if_no_lease_needs_it(scene: Scene) -> None:
+    """A full Redis still answers reads."""
+    scene.publish(timeout_ms=LONG_MS)
+    adapter = scene.adapter()
+    job = adapter.take_one()
+    scene.publish()
+    with scene.redis.client() as client:
+        client.config_set("maxmemory", "1")
+        try:
+            with pytest.raises(CallFailed, match="ForeignUnavailable"):
+                adapter.take()
+            with pytest.raises(CallFailed, match="ForeignUnavailable"):
+                adapter.heartbeat(job)
+        finally:
+            client.config_set("maxmemory", "0")
+    assert adapter.heartbeat(job) == ["held"]
+
+
 def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> None:
     """The outage is longer than `rest_s`. Only `other` makes a call during the outage."""
     rest_s = 2.0
