@@ -54,6 +54,7 @@ class BridgeConfig:
     name: str
     kind: BridgeKind
     url: str = field(repr=False)
+    url_env: str = ""  # the environment variable that contains `url`
     queue: str  # the foreign queue, or the stream
     requester: str
     slots: int
@@ -196,6 +197,7 @@ def _bridge(
         name=name,
         kind=read.kind,
         url=url,
+        url_env=read.url_env,
         queue=read.queue or read.stream or "",
         requester=read.requester,
         slots=read.slots,
