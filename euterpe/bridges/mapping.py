@@ -27,6 +27,7 @@ _SECRET_ENDS = (
     *("connectionstring", "credentials", "authorization"),
 )
 _SECRET_KEYS = frozenset({"token"})  # but a `nextPageToken` is no credential
+_NAMELESS = "without a name; in OmniQ, the name is the field `type` of the payload"
 # Valid values for fields that could not be mapped, so that parsing the spec finds all other errors.
 _STAND_INS: Mapping[str, Any] = {
     "source": {"url": "s3://source/object"},
@@ -77,8 +78,8 @@ def spec_of(job: ForeignJob, mappings: Mapping[str, JobMapping], profiles: Profi
 def _mapping_of(job: ForeignJob, mappings: Mapping[str, JobMapping]) -> JobMapping:
     mapping = mappings.get(job.name, mappings.get(ANY_NAME))
     if mapping is None:
-        shown = display_text(job.name, 64)
-        raise InvalidSpec((FieldError(("name",), f"no mapping for jobs named {shown!r}"),))
+        which = f"named {display_text(job.name, 64)!r}" if job.name else _NAMELESS
+        raise InvalidSpec((FieldError(("name",), f"no mapping for jobs {which}"),))
     return mapping
 
 

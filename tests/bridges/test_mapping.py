@@ -83,6 +83,9 @@ def test_a_queue_that_makes_one_attempt_leaves_the_attempts_to_the_operator() ->
 
 def test_a_name_without_a_mapping_is_refused_with_its_name() -> None:
     assert reasons(job(name="video-generation")) == "name: no mapping for jobs named 'video-generation'"
+    assert reasons(job(name="")) == (
+        "name: no mapping for jobs without a name; in OmniQ, the name is the field `type` of the payload"
+    )
     made = spec_of(job(name="any"), {"*": mapping()}, built_in_profiles())
     assert made.output.url == "s3://out/7/"
 
