@@ -85,6 +85,7 @@ class Bridge:
             database_s=timings.database_s,
         )
         self._held: set[HeldJob] = set()
+        self._handed_back = 0
         self._is_open = True
         self._room = asyncio.Event()
         self._room.set()
@@ -101,7 +102,7 @@ class Bridge:
                 await self._work(stopping)
         finally:
             await self._adapter.stop()
-        _log.info("bridge_stopped", bridge=self.name)
+        _log.info("bridge_stopped", bridge=self.name, handed_back=self._handed_back)
 
     async def _work(self, stopping: asyncio.Event) -> None:
         _log.info("bridge_started", bridge=self.name, slots=self._slots)
@@ -237,6 +238,8 @@ class Bridge:
             self._counts.ended("released")
             if isinstance(answer, BaseException):
                 _log.warning("bridged_job_not_released", bridge=self.name, foreign_id=one.job.job_id)
+            else:
+                self._handed_back += 1
 
 
 async def _first(task: "asyncio.Future[Any]", stopping: asyncio.Event) -> bool:

@@ -33,6 +33,7 @@ from euterpe.bridges.adapter import (
 from euterpe.bridges.bullmq_jobs import UnreadableJob, readable_fields
 from euterpe.bridges.config import BridgeConfig, BridgeKind
 from euterpe.bridges.payloads import payload_of
+from euterpe.bridges.redis_connection import REFUSED, place_of, word
 from euterpe.domain.source_refs import ForeignQueue, source_ref_of
 
 _log = structlog.get_logger(__name__)
@@ -75,7 +76,7 @@ class BullMqAdapter:
     async def start(self) -> None:
         if self._worker is None:
             self._worker = self._new_worker()
-        with _translated():
+        with self._translated():
             await self._worker.backend.waitUntilReady()
             await self._check_version()
             await self._worker.backend.setName(self._worker.clientName)
@@ -117,6 +118,19 @@ class BullMqAdapter:
         )
         return redis.asyncio.Redis.from_pool(pool)
 
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn errors of the connection into `ForeignUnavailable`. Leave out the password and the payload.
+
+        The refusal of a value is not an outage: to repeat the call would give the same answer.
+        """
+        try:
+            yield
+        except _UNANSWERED as error:
+            if _is_refusal(error):
+                raise
+            raise ForeignUnavailable(_problem(error, place_of(self._config.url))) from None
+
     @property
     def _prefix(self) -> str:
         return self._config.prefix or "bull"
@@ -136,7 +150,7 @@ class BullMqAdapter:
 
     async def examine(self) -> str:
         package, config = f"bullmq {version('bullmq')}", self._config
-        with _translated():
+        with self._translated():
             if config.kind is BridgeKind.BULLMQ_POSTGRES:
                 connection = await psycopg.AsyncConnection.connect(
                     config.url, connect_timeout=round(_CONNECT_S)
@@ -167,7 +181,7 @@ class BullMqAdapter:
         interval_ms = round(self._stalled_check_s * 1000)
         while True:
             try:
-                with _translated():
+                with self._translated():
                     await self._backend.moveStalledJobsToWait(_MAX_STALLED_COUNT, interval_ms)
             except ForeignUnavailable:
                 pass  # the calls of the bridge log and count an outage
@@ -178,7 +192,7 @@ class BullMqAdapter:
     # -- take
 
     async def take(self, limit: int, wait_s: float) -> Sequence[ForeignJob]:
-        with _translated():
+        with self._translated():
             jobs = await self._take_waiting(limit)
             if not jobs and await self._wait(wait_s):
                 jobs = await self._take_waiting(limit)
@@ -214,7 +228,7 @@ class BullMqAdapter:
         _log.error("bullmq_job_unreadable", foreign_id=job_id, error=type(error).__name__)
         reason = str(error) if isinstance(error, UnreadableJob) else "its fields cannot be read"
         try:
-            with _translated():
+            with self._translated():
                 await self._fail_plainly(job_id, token, f"unreadable_job: {reason}")
         except Exception as refused:  # noqa: BLE001  BullMQ delivers the job again
             _log.warning("bullmq_job_not_refused", foreign_id=job_id, error=type(refused).__name__)
@@ -266,7 +280,7 @@ class BullMqAdapter:
         # has two tokens for one job, and extends only the newer lock.
         newest = {job.job_id: job.handle.token for job in sorted(jobs, key=_token_number)}
         ids, tokens = list(newest), list(newest.values())
-        with _translated():
+        with self._translated():
             for job_id in await self._backend.extendLocks(ids, tokens, self._config.lease_ms):
                 newest.pop(job_id, None)
         held = newest.items()
@@ -276,7 +290,7 @@ class BullMqAdapter:
 
     async def progress(self, job: ForeignJob, percent: float) -> None:
         # A TypeError means that the job was removed. The next heartbeat shows this.
-        with contextlib.suppress(TypeError, ResponseError, psycopg.DataError), _translated():
+        with contextlib.suppress(TypeError, ResponseError, psycopg.DataError), self._translated():
             await job.handle.updateProgress(round(percent, 1))
 
     async def succeed(self, job: ForeignJob, result: Json) -> ReportOutcome:
@@ -313,7 +327,7 @@ class BullMqAdapter:
 
     async def _moved(self, job: ForeignJob, move: Awaitable[Any], state: str) -> ReportOutcome:
         """Await `move`. If BullMQ refuses it, find out whether an earlier call has already ended the job."""
-        with _translated():
+        with self._translated():
             try:
                 await move
             except TypeError as refused:
@@ -326,7 +340,7 @@ class BullMqAdapter:
 
     async def release(self, job: ForeignJob) -> None:
         """Move the job to `delayed`, due now. BullMQ counts this neither as an attempt nor as a stall."""
-        with _translated(), contextlib.suppress(TypeError):  # the bridge has lost the job
+        with self._translated(), contextlib.suppress(TypeError):  # the bridge has lost the job
             await job.handle.moveToDelayed(int(time.time() * 1000), job.handle.token)
 
 
@@ -357,15 +371,13 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, DataError | psycopg.DataError)
 
 
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Turn errors of the connection into `ForeignUnavailable`. Leave out the address and the payload.
-
-    The refusal of a value is not an outage: to repeat the call would give the same answer.
-    """
-    try:
-        yield
-    except _UNANSWERED as error:
-        if _is_refusal(error):
-            raise
-        raise ForeignUnavailable(f"{type(error).__name__}: BullMQ's server does not answer") from None
+def _problem(error: Exception, place: str) -> str:
+    """Return what happened to a call. Leave out the texts of the error, which may contain a payload."""
+    if isinstance(error, psycopg.Error):
+        return f"Postgres at {place} does not answer, or refuses the login: {word(error)}"
+    # A wrong number of a database is a plain ResponseError.
+    if isinstance(error, REFUSED) or type(error) is ResponseError:
+        return f"Redis at {place} refuses the login or a command: {word(error)}"
+    if isinstance(error, ResponseError):  # a state of Redis, such as OutOfMemoryError
+        return f"Redis at {place} did not do its work: {word(error)}"
+    return f"Redis at {place} does not answer: {word(error)}"

@@ -20,7 +20,7 @@ from euterpe.bridges.templates import Template, url_problem
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.model import Items, StrictModel
 from euterpe.domain.profiles import Profiles
-from euterpe.domain.text import NAME, Name, QueueName, display_text
+from euterpe.domain.text import NAME, Name, QueueName, display_text, unset_variable
 
 MOST_BYTES = 1024 * 1024
 MOST_SLOTS = 1000
@@ -55,6 +55,7 @@ class BridgeConfig:
     name: str
     kind: BridgeKind
     url: str = field(repr=False)
+    url_env: str = ""  # the environment variable that contains `url`
     queue: str  # the foreign queue, or the stream
     requester: str
     slots: int
@@ -187,7 +188,7 @@ def _bridge(
     wrong += _misplaced(read)
     url = environ.get(read.url_env, "")
     if not url:
-        wrong.append("url_env must name an environment variable that is set")
+        wrong.append(f"url_env {unset_variable(read.url_env)}")
     elif not url.startswith(_SCHEMES[read.kind]):
         wrong.append(f"url_env must name a URL that begins with {' or '.join(_SCHEMES[read.kind])}")
     wrong += _unknown_tasks(read)
@@ -198,6 +199,7 @@ def _bridge(
         name=name,
         kind=read.kind,
         url=url,
+        url_env=read.url_env,
         queue=read.queue or read.stream or "",
         requester=read.requester,
         slots=read.slots,

@@ -46,6 +46,13 @@ class BridgeCounts:
             registry=registry,
         )
 
+        self.reported = Counter(
+            "euterpe_bridge_reported",
+            "Ends that the foreign queue recorded: succeeded, failed, refused or canceled.",
+            ("bridge", "outcome"),
+            registry=registry,
+        )
+
     def of(self, bridge: str) -> "CountedJobs":
         return CountedJobs(self, bridge)
 
@@ -57,7 +64,10 @@ class CountedJobs:
         self.held, self.reachable = counts.held.labels(bridge), counts.reachable.labels(bridge)
         self.taken, self.refused = counts.taken.labels(bridge), counts.refused.labels(bridge)
         self.outages, self.closed = counts.outages.labels(bridge), counts.closed.labels(bridge)
-        self._ended, self._bridge = counts.ended, bridge
+        self._ended, self._reported, self._bridge = counts.ended, counts.reported, bridge
 
     def ended(self, answer: str) -> None:
         self._ended.labels(self._bridge, answer).inc()
+
+    def reported(self, outcome: str) -> None:
+        self._reported.labels(self._bridge, outcome).inc()

@@ -24,6 +24,7 @@ from euterpe.bridges.counts import CountedJobs
 from euterpe.bridges.outage import ForeignCalls
 from euterpe.bridges.row_watcher import RowWatcher
 from euterpe.crypto.errors import KeyProviderUnavailable
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.leased_job import Unavailable
 from euterpe.domain.rows import JobRow
@@ -118,6 +119,7 @@ class JobReporter:
             if isinstance(outcome, Rejected):
                 self._note_refusal(job, outcome.failure)
                 told = await self._report(held, partial(self._adapter.fail, job, outcome.failure))
+                self._count(told, "canceled" if job.is_canceled else "refused")
             else:
                 told = await self._reported(held, outcome)
             self._counts.ended(told)
@@ -197,14 +199,22 @@ class JobReporter:
                 if held.wants_cancel:
                     await self._cancel_row(held, attached.job_id)
                 if watched.is_gone:
-                    return await self._report(held, partial(self._adapter.fail, job, _GONE))
+                    told = await self._report(held, partial(self._adapter.fail, job, _GONE))
+                    self._count(told, "failed")
+                    return told
                 row = watched.row
                 if row is None:
                     continue
                 if row.status in FINISHED:
-                    return await self._report(held, partial(self._tell_end, job, row))
+                    told = await self._report(held, partial(self._tell_end, job, row))
+                    self._count(told, _outcome_of(row))
+                    return told
                 if row.status in IN_PROGRESS and (percent := progress.due(row.progress)) is not None:
                     await self._report_progress(job, percent)
+
+    def _count(self, told: ReportOutcome, outcome: str) -> None:
+        if told is ReportOutcome.DONE:
+            self._counts.reported(outcome)
 
     async def _cancel_row(self, held: HeldJob, job_id: str) -> None:
         """Cancel the row of a job that its producer has canceled. The next heartbeat repeats a failure."""
@@ -233,6 +243,12 @@ class JobReporter:
                 await self._calls.once(partial(_with_login, progress))
             except ForeignUnavailable:
                 return  # `once` has logged the outage
+
+
+def _outcome_of(row: JobRow) -> str:
+    if row.status == JobStatus.SUCCEEDED:
+        return "succeeded"
+    return "canceled" if row.error_code == ErrorCode.CANCELED.value else "failed"
 
 
 async def _with_login(call: Callable[[], Awaitable[Answer]]) -> Answer:

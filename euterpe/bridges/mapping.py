@@ -20,13 +20,14 @@ MOST_ATTEMPTS = 100
 SPARE_ATTEMPTS = 2
 _MOST_VALUES = 10_000
 _MOST_CHARACTERS = 1024 * 1024
-_SECRET_KEYS = frozenset(
-    {
-        *("accesskey", "accesskeyid", "secretkey", "secretaccesskey", "secret", "clientsecret", "password"),
-        *("passwd", "token", "sessiontoken", "accesstoken", "sastoken", "apikey", "privatekey", "accountkey"),
-        *("credentials", "authorization"),
-    }
+# The last words in the name of a credential, without case and separators: also `awsSecretAccessKey` is one.
+_SECRET_ENDS = (
+    *("accesskey", "accesskeyid", "secretkey", "secret", "password", "passwd", "pwd", "apikey", "privatekey"),
+    *("accountkey", "sessiontoken", "accesstoken", "securitytoken", "sastoken", "authtoken", "refreshtoken"),
+    *("connectionstring", "credentials", "authorization"),
 )
+_SECRET_KEYS = frozenset({"token"})  # but a `nextPageToken` is no credential
+_NAMELESS = "without a name; in OmniQ, the name is the field `type` of the payload"
 # Valid values for fields that could not be mapped, so that parsing the spec finds all other errors.
 _STAND_INS: Mapping[str, Any] = {
     "source": {"url": "s3://source/object"},
@@ -77,8 +78,8 @@ def spec_of(job: ForeignJob, mappings: Mapping[str, JobMapping], profiles: Profi
 def _mapping_of(job: ForeignJob, mappings: Mapping[str, JobMapping]) -> JobMapping:
     mapping = mappings.get(job.name, mappings.get(ANY_NAME))
     if mapping is None:
-        shown = display_text(job.name, 64)
-        raise InvalidSpec((FieldError(("name",), f"no mapping for jobs named {shown!r}"),))
+        which = f"named {display_text(job.name, 64)!r}" if job.name else _NAMELESS
+        raise InvalidSpec((FieldError(("name",), f"no mapping for jobs {which}"),))
     return mapping
 
 
@@ -157,7 +158,7 @@ def _credentials_in(data: Mapping[str, Any]) -> Sequence[FieldError]:
     for loc, item in rest:
         if isinstance(item, Mapping):
             for key, value in item.items():
-                if _is_secret(key) and value not in (None, ""):
+                if _is_secret(key) and value not in (None, "") and not isinstance(value, bool):
                     text = "must not be in the payload: name a storage profile in the mapping, and replace it"
                     found.append(FieldError((*shown_path(loc), display_text(key, 32)), text))
                 else:
@@ -170,4 +171,5 @@ def _credentials_in(data: Mapping[str, Any]) -> Sequence[FieldError]:
 
 
 def _is_secret(key: str) -> bool:
-    return "".join(character for character in key.lower() if character.isalnum()) in _SECRET_KEYS
+    name = "".join(character for character in key.lower() if character.isalnum())
+    return name in _SECRET_KEYS or name.endswith(_SECRET_ENDS)

@@ -258,6 +258,11 @@ class OmniqAdapter:
 
     async def heartbeat(self, jobs: Sequence[ForeignJob]) -> Sequence[ForeignLease]:
         due = [job.handle for job in jobs if job.handle.needs_heartbeat(now_ms())]
+        if not due and self._reap_after == math.inf:
+            # Redis has not answered since its last failure. Without a call, the bridge would take the
+            # heartbeat for an answer, and log the end of the outage. The call is a write, because a full
+            # Redis and a replica answer reads.
+            await self._run(partial(self._redis.set, f"{self._base}:euterpe:probe", "", px=1_000))
         calls = (self._run(partial(self._leases.extended, lease)) for lease in due)
         answers = dict(zip(due, await asyncio.gather(*calls, return_exceptions=True), strict=True))
         for answer in answers.values():

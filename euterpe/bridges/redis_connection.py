@@ -16,7 +16,7 @@ from euterpe.bridges.adapter import BridgeError, ForeignUnavailable
 
 ANSWER_S = 5.0
 _SCHEMES = ("redis", "rediss", "unix")
-_REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
+REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
 
 
 def connect(url: str, *, connections: int, answer_s: float = ANSWER_S) -> Redis:
@@ -82,7 +82,7 @@ def redis_errors(place: str) -> Iterator[None]:
     """Turn errors of Redis into `ForeignUnavailable`, and a refused login into `BridgeError`."""
     try:
         yield
-    except _REFUSED as error:
+    except REFUSED as error:
         raise BridgeError(f"Redis at {place} refuses the login or a command: {word(error)}") from None
     except RedisError as error:
         raise ForeignUnavailable(f"Redis at {place} did not do its work: {word(error)}") from error

@@ -14,6 +14,7 @@ from euterpe.cli.output import json_document, out, table
 from euterpe.crypto import keyfile
 from euterpe.crypto.envelope import storage_profile_context
 from euterpe.crypto.sealed_text import seal_text
+from euterpe.domain.credentials import CREDENTIAL_FIELDS
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.settings import FILE, load
 from euterpe.store.errors import Conflict
@@ -115,6 +116,9 @@ def seal(
 
     The text can be used only in this field of this profile. A line break at the end of stdin is left out.
     """
+    if field not in CREDENTIAL_FIELDS:
+        known = ", ".join(sorted(CREDENTIAL_FIELDS))
+        raise InvalidSpec((FieldError(("FIELD",), f"must be one of {known}"),))
     secret = sys.stdin.read().removesuffix("\n").removesuffix("\r")
     if not secret:
         raise InvalidSpec((FieldError(("stdin",), "must contain the secret"),))

@@ -90,6 +90,9 @@ class AzCredentials(_Credentials):
 
 
 StorageCredentials = Annotated[S3Credentials | GsCredentials | AzCredentials, *Typed]
+CREDENTIAL_FIELDS = frozenset(
+    name for model in (S3Credentials, GsCredentials, AzCredentials) for name in model.model_fields
+)
 
 
 class CredentialPair(StrictModel):

@@ -13,6 +13,7 @@ from euterpe.domain.errors import FieldError, InvalidSpec
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LEGIBLE_LENGTH = 64
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,3 +173,12 @@ def to_storable(text: str, *, longest: int = _LONGEST_STORED) -> str:
     if len(text) > longest:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def unset_variable(name: object) -> str:
+    """Return the error for a field that must name an environment variable that is set.
+
+    Quote only what looks like a name, because an operator may have written a secret in its place.
+    """
+    shown = f": {name} is not" if isinstance(name, str) and _VARIABLE.fullmatch(name) else ""
+    return f"must name an environment variable that is set{shown}"

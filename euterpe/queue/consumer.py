@@ -77,7 +77,7 @@ class _Run:
 
     def __init__(self, handler: Callable[[JobContext], object], context: JobContext) -> None:
         self._handler, self.context = handler, context
-        self.error: BaseException | None = None
+        self.error: str | None = None
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._call, name=f"queue-job-{context.job_id}", daemon=True)
 
@@ -88,7 +88,7 @@ class _Run:
         try:
             self._handler(self.context)
         except BaseException as error:  # noqa: BLE001  also SystemExit is a failure of the job
-            self.error = error
+            self.error = _text_of(error)
         finally:
             self.ended.set()
 
@@ -147,11 +147,18 @@ class Consumer:
         return True
 
     def _process(self, job: "ReservedJob") -> None:
+        lease: _Lease = {"queue": self._name, "job_id": job.job_id, "lease_token": job.lease_token}
+        try:
+            payload = json.loads(job.payload)
+        except (ValueError, RecursionError) as error:
+            problem = f"the payload cannot be read: {type(error).__name__}"
+            self._report(lease, problem, job.timeout_ms / 1000)
+            return
         context = JobContext(
             queue=self._name,
             job_id=job.job_id,
             payload_raw=job.payload,
-            payload=json.loads(job.payload),
+            payload=payload,
             attempt=job.attempt,
             max_attempts=job.max_attempts,
             lock_until_ms=job.lock_until_ms,
@@ -160,12 +167,8 @@ class Consumer:
         )
         run = _Run(self._handler, context)
         run.start()
-        if not self._keep_lease(run, self._pace.beat_every_s(job.timeout_ms)):
-            return
-        try:
-            self._report(run, job.timeout_ms / 1000)
-        except _LOST as error:
-            _log.warning("queue_lease_lost", queue=self._name, job_id=job.job_id, error=str(error))
+        if self._keep_lease(run, self._pace.beat_every_s(job.timeout_ms)):
+            self._report(lease, run.error, job.timeout_ms / 1000)
 
     def _keep_lease(self, run: _Run, beat_every_s: float) -> bool:
         """Send heartbeats until the handler ends. Return whether to report the result of the handler."""
@@ -192,13 +195,11 @@ class Consumer:
         except StoreUnavailable as error:
             _log.warning("queue_heartbeat_failed", queue=self._name, job_id=context.job_id, error=str(error))
 
-    def _report(self, run: _Run, timeout_s: float) -> None:
+    def _report(self, lease: _Lease, error: str | None, timeout_s: float) -> None:
         """Ack the job. During an outage of the database, retry for the duration of a lease."""
-        lease = _lease(run.context)
         until = time.monotonic() + timeout_s
-        error = None if run.error is None else f"{type(run.error).__name__}: {run.error}"
         if error is not None:
-            _log.warning("queue_job_failed", queue=self._name, job_id=run.context.job_id, error=error)
+            _log.warning("queue_job_failed", queue=self._name, job_id=lease["job_id"], error=error)
 
         def ack() -> None:
             if error is None:
@@ -206,7 +207,10 @@ class Consumer:
             else:
                 self._queue.ack_fail(**lease, error=error)
 
-        retry(ack, on=StoreUnavailable, may_retry=lambda _: time.monotonic() < until)
+        try:
+            retry(ack, on=StoreUnavailable, may_retry=lambda _: time.monotonic() < until)
+        except _LOST as lost:
+            _log.warning("queue_lease_lost", queue=self._name, job_id=lease["job_id"], error=str(lost))
 
     @contextmanager
     def _stopped_by_signals(self, handle_signals: bool) -> Iterator[None]:
@@ -224,3 +228,12 @@ class Consumer:
 
 def _lease(context: JobContext) -> _Lease:
     return {"queue": context.queue, "job_id": context.job_id, "lease_token": context.lease_token}
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the class and the text of an error. Its `__str__` is the caller's code, and may raise too."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except BaseException as second:  # noqa: BLE001  also SystemExit
+        return f"{kind}: {type(second).__name__} in its __str__"

@@ -14,7 +14,7 @@ from euterpe.queue.ulids import ulid
 from euterpe.store.checks import check_documents, check_name
 from euterpe.store.engine.clock import Clock, DatabaseClock
 from euterpe.store.engine.database import Database
-from euterpe.store.engine.migrations import require_current
+from euterpe.store.engine.migrations import require_current, require_file
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.engine.write_wait import WRITE_WAIT_S
 from euterpe.store.queue_jobs.caller_clock import CallerClock
@@ -28,6 +28,7 @@ from euterpe.store.queue_jobs.rows import QueueJobRows
 Payload = Mapping[str, Any] | Sequence[Any]
 AckFailResult = tuple[Literal["RETRY"], int] | tuple[Literal["FAILED"], None]
 _MAX_TIME_MS = 2**53
+_MAX_LEVELS = 100  # a consumer's `json.loads` raises RecursionError at about 1,000 levels
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Queue:
 
     def __init__(self, url: str, *, clock: Clock | None = None, write_wait_s: float = WRITE_WAIT_S) -> None:
         """Open the database; raise SchemaMismatch unless `euterpe migrate` has applied all migrations."""
+        require_file(url)
         self._clock = CallerClock(clock or DatabaseClock())
         self._database = Database(url, self._clock, write_wait_s=write_wait_s)
         try:
@@ -270,5 +272,20 @@ def _encoded(payload: Payload) -> str:
     if not isinstance(payload, dict | list | tuple):
         problem = "must be a JSON object or array, and not a text or a number"
         raise InvalidSpec((FieldError(("payload",), problem),))
+    if _is_too_deep(payload):
+        problem = f"must have at most {_MAX_LEVELS} levels of objects and arrays"
+        raise InvalidSpec((FieldError(("payload",), problem),))
     check_documents({"payload": payload})
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_too_deep(payload: Payload) -> bool:
+    rest: list[tuple[object, int]] = [(payload, 1)]
+    while rest:
+        value, level = rest.pop()
+        if isinstance(value, dict | list | tuple):
+            if level > _MAX_LEVELS:
+                return True
+            inner = value.values() if isinstance(value, dict) else value
+            rest += [(item, level + 1) for item in inner]
+    return False

@@ -150,7 +150,10 @@ class RunningBridges:
     def start(self) -> None:
         """Start all bridges. Raise `BridgeError` if a requester is missing, but not if a queue is down."""
         if self._metrics_port is not None:
-            start_http_server(self._metrics_port, registry=self.counts.registry)
+            try:
+                start_http_server(self._metrics_port, registry=self.counts.registry)
+            except OSError as error:
+                raise BridgeError(f"--metrics-port {self._metrics_port}: {error.strerror}") from None
         self._thread.start()
         self._ready.result()
 

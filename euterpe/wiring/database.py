@@ -14,12 +14,12 @@ from euterpe.domain.retry import Backoff, DeliverySchedule
 from euterpe.settings import Settings
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import database_place, sqlite_file
+from euterpe.store.engine.migrations import RUN_MIGRATE, require_file
 from euterpe.store.engine.outage import OutageWatch
-from euterpe.store.errors import SchemaMismatch, StoreError
+from euterpe.store.errors import StoreError
 from euterpe.store.store import Store
 
 _SWEEP_GRACE_MS = 30_000
-_MIGRATE = "run `euterpe migrate`"
 # The hint for a program that shares the database of the service: a new database would have no requesters.
 USE_THE_SERVICES = "set EUTERPE_DATABASE_URL to that of the service"
 
@@ -58,7 +58,7 @@ def open_store(
     keys: KeyProvider | None = None,
     *,
     sweep_grace_ms: int = 0,
-    if_missing: str = _MIGRATE,
+    if_missing: str = RUN_MIGRATE,
 ) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
@@ -113,14 +113,9 @@ def database_shown(settings: Settings) -> str:
     return database_place(settings.database_url.get_secret_value())
 
 
-def require_database_file(settings: Settings, hint: str = _MIGRATE) -> None:
-    """Raise `SchemaMismatch` with a hint if the SQLite file is missing.
-
-    Without this check, SQLite would create an empty file for a mistyped path.
-    """
-    path = database_file(settings)
-    if path is not None and not path.exists():
-        raise SchemaMismatch(f"there is no database {path}; {hint}")
+def require_database_file(settings: Settings, hint: str = RUN_MIGRATE) -> None:
+    """Raise `SchemaMismatch` with a hint if the SQLite file is missing."""
+    require_file(settings.database_url.get_secret_value(), hint)
 
 
 def _refuse_read_only(settings: Settings) -> None:

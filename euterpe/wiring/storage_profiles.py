@@ -23,7 +23,7 @@ from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import OBJECT_STORES
 from euterpe.domain.storage_profiles import StorageProfile, StorageProfiles
-from euterpe.domain.text import NAME
+from euterpe.domain.text import NAME, unset_variable
 from euterpe.settings import FILE, Settings, SettingsError
 from euterpe.wiring.database import key_provider
 from euterpe.wiring.worker import storage_policy
@@ -91,15 +91,23 @@ def _is_prefix(url: str) -> bool:
 def _with_secrets(table: Mapping[str, Any], open_secret: _Opens, wrong: list[str]) -> dict[str, Any]:
     """Return the table, with each `_env` and `_sealed` field replaced by the secret that it stands for."""
     whole: dict[str, Any] = {}
+    given: dict[str, list[str]] = {}
+    for key in sorted(table):
+        given.setdefault(_field_of(key), []).append(key)
+    wrong += [f"give only one of {' and '.join(keys)}" for keys in given.values() if len(keys) > 1]
     for key, value in table.items():
         if not key.endswith((_FROM_ENVIRONMENT, _SEALED)):
             whole[key] = value
             continue
         try:
-            whole[key.removesuffix(_FROM_ENVIRONMENT).removesuffix(_SEALED)] = open_secret(key, value)
+            whole[_field_of(key)] = open_secret(key, value)
         except ValueError as problem:
             wrong.append(f"{key} {problem}")
     return whole
+
+
+def _field_of(key: str) -> str:
+    return key.removesuffix(_FROM_ENVIRONMENT).removesuffix(_SEALED)
 
 
 def _open_secret(
@@ -109,7 +117,7 @@ def _open_secret(
     if key.endswith(_FROM_ENVIRONMENT):
         if isinstance(value, str) and environ.get(value):
             return environ[value]
-        raise ValueError("must name an environment variable that is set")
+        raise ValueError(unset_variable(value))
     if not isinstance(value, str) or keys is None:
         raise ValueError("must be a text that `euterpe keys seal` printed")
     try:

@@ -429,6 +429,15 @@ def test_a_server_that_refuses_the_login_is_named_without_the_password(scene: Sc
     with pytest.raises(CallFailed) as error:
         scene.unstarted(url=url).call("start")
     assert "s3cret" not in str(error.value)
+    place = url.rpartition("@")[2].partition("/")[0]
+    assert f"Redis at {place} refuses the login or a command" in str(error.value)
+
+
+@only_on_redis
+def test_a_database_that_does_not_exist_is_named(scene: Scene) -> None:
+    url = scene.side.fields["url"].rpartition("/")[0] + "/99"
+    with pytest.raises(CallFailed, match=r"Redis at 127\.0\.0\.1:\d+ .*ResponseError DB"):
+        scene.unstarted(url=url).call("start")
 
 
 @pytest.mark.parametrize("scene", ["omniq"], indirect=True)

@@ -56,6 +56,7 @@ def test_a_job_is_transcoded_once_and_reported_once(setup: Setup) -> None:
         assert (row.source_ref, job.reports) == ("bullmq:memory:1:1", 1)
         assert row.requester_id == setup.store.requesters.find("newsroom")
         assert setup.count("ended_total", answer="done") == 1
+        assert setup.count("reported_total", outcome="succeeded") == 1
 
     run(test())
 
@@ -202,8 +203,35 @@ def test_a_job_that_its_producer_cancels_is_canceled(setup: Setup) -> None:
         (row,) = setup.rows()
         assert (row.status, row.error_code) == (JobStatus.FAILED, "canceled")
         assert [(failure.code, failure.retry) for failure in job.failures] == [("canceled", False)]
+        assert setup.count("reported_total", outcome="canceled") == 1
 
     run(test())
+
+
+def test_a_failure_is_counted_as_one(setup: Setup) -> None:
+    async def test() -> None:
+        job = await setup.queue.add(DATA)
+        async with running(setup):
+            await in_thread(lambda: fail(setup.store, claim(setup.store), NOT_MEDIA))
+            await setup.queue.until(lambda: job.state == "failed")
+        assert setup.count("reported_total", outcome="failed") == 1
+        assert setup.count("ended_total", answer="done") == 1
+
+    run(test())
+
+
+def test_a_stopped_bridge_logs_how_many_jobs_it_has_handed_back(
+    setup: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def test() -> None:
+        jobs = [await setup.queue.add(DATA) for _ in range(2)]
+        async with running(setup) as bridge:
+            await setup.queue.until(lambda: all(job.heartbeats for job in jobs))
+            await bridge.stop()
+
+    run(test())
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "bridge_stopped" in line]
+    assert "handed_back=2" in line
 
 
 def test_a_job_that_its_producer_removes_leaves_its_row(setup: Setup) -> None:
@@ -453,6 +481,7 @@ def test_a_job_without_a_mapping_is_refused_once(setup: Setup) -> None:
         assert messages[0] == "name: no mapping for jobs named 'video-generation'"
         assert not any("hunter2" in message for message in messages)
         assert setup.rows() == []
+        assert setup.count("reported_total", outcome="refused") == 4
         assert setup.count("refused_total") == 4
 
     run(test())

@@ -342,8 +342,11 @@ def test_the_command_line_knows_a_bridge_that_answers(on_redis: Scene) -> None:
     installation = on_redis.installation
     assert "bullmq 3." in installation.run("bridge", "check").stdout
     assert on_redis.redis is not None
+    place = f"Redis at 127.0.0.1:{on_redis.redis.port}"
     on_redis.redis.stop()
-    assert "BullMQ's server does not answer" in installation.run("bridge", "check", code=1).stdout
+    found = installation.run("bridge", "check", "--json", code=1).stdout
+    assert f"{place} does not answer" in found
+    assert "correct the address in VIDEOS_URL" in found
     assert on_redis.bridge.stop() == 0
 
 

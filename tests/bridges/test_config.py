@@ -124,7 +124,7 @@ profile = "nope"
         "bridge.Videos: url_env must be a string",
         "bridge.streams: stream is required for the kind streams",
         "bridge.streams: queue is not a field of the kind streams",
-        "bridge.streams: url_env must name an environment variable that is set",
+        "bridge.streams: url_env must name an environment variable that is set: NOT_SET is not",
         "bridge.pg: prefix is not a field of the kind bullmq-postgres",
         "bridge.pg: url_env must name a URL that begins with postgresql:// or postgres://",
         "bridge.pg: jobs.a.source may have placeholders only in the path, after scheme://bucket/, or be one "

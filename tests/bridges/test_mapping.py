@@ -83,6 +83,9 @@ def test_a_queue_that_makes_one_attempt_leaves_the_attempts_to_the_operator() ->
 
 def test_a_name_without_a_mapping_is_refused_with_its_name() -> None:
     assert reasons(job(name="video-generation")) == "name: no mapping for jobs named 'video-generation'"
+    assert reasons(job(name="")) == (
+        "name: no mapping for jobs without a name; in OmniQ, the name is the field `type` of the payload"
+    )
     made = spec_of(job(name="any"), {"*": mapping()}, built_in_profiles())
     assert made.output.url == "s3://out/7/"
 
@@ -120,6 +123,30 @@ def test_all_reasons_are_named_at_once_and_no_value() -> None:
         "profile: must be one of audio-aac, h264-720p",
         "data.videoId: must be a text or an integer",
     ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("aws_secret_access_key", "awsSecretAccessKey", "AWS_ACCESS_KEY_ID", "x-amz-security-token"),
+        *(
+            "connection_string",
+            "azureConnectionString",
+            "s3Secret",
+            "pwd",
+            "dbPassword",
+            "token",
+            "authToken",
+        ),
+    ],
+)
+def test_the_name_of_a_credential_may_have_a_prefix(key: str) -> None:
+    assert f"data.{key}: must not be in the payload" in reasons(job({**DATA, key: SECRET}))
+
+
+@pytest.mark.parametrize("value", [{"nextPageToken": "a"}, {"hasPassword": True}, {"tokens": 7}, {"pwd": ""}])
+def test_a_value_that_is_no_credential_stays_allowed(value: dict[str, Any]) -> None:
+    assert spec(job({**DATA, **value}), external_id="{data.videoId}").external_id == "v-1"
 
 
 def test_the_errors_of_the_spec_are_named_too() -> None:

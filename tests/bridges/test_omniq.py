@@ -110,8 +110,8 @@ def test_a_canceled_job_does_not_run_again(scene: Scene) -> None:
     ("payload", "reason"),
     [
         ({"type": "video-generation"}, "name: no mapping for jobs named 'video-generation'"),
-        ({"script": {}}, "name: no mapping for jobs named ''"),
-        ([1], "name: no mapping for jobs named ''"),
+        ({"script": {}}, "name: no mapping for jobs without a name"),
+        ([1], "name: no mapping for jobs without a name"),
         ({"type": "transcode", "source": 7}, "source.url: must begin with"),
         ({**DATA, "accessKeyId": "hunter2"}, "data.accessKeyId: must not be in the payload"),
         ({**DATA, "profile": "hunter2"}, "profile: must be one of audio-aac, h264-480p"),

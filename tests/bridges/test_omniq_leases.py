@@ -92,6 +92,40 @@ def test_an_adapter_that_has_just_started_reaps_no_lease(scene: Scene) -> None:
     assert holder.heartbeat(job) == ["held"]
 
 
+def test_during_an_outage_a_heartbeat_fails_even_if_no_lease_needs_it(scene: Scene) -> None:
+    """Otherwise the bridge would take the heartbeat for an answer, and log the end of the outage."""
+    scene.publish(timeout_ms=LONG_MS)
+    adapter = scene.adapter()
+    job = adapter.take_one()
+    scene.redis.kill()
+    try:
+        with pytest.raises(CallFailed, match="ForeignUnavailable"):
+            adapter.take()
+        with pytest.raises(CallFailed, match="ForeignUnavailable"):
+            adapter.heartbeat(job)
+    finally:
+        scene.redis.launch()
+    assert adapter.heartbeat(job) == ["held"]
+
+
+def test_while_redis_is_full_a_heartbeat_fails_even_if_no_lease_needs_it(scene: Scene) -> None:
+    """A full Redis still answers reads."""
+    scene.publish(timeout_ms=LONG_MS)
+    adapter = scene.adapter()
+    job = adapter.take_one()
+    scene.publish()
+    with scene.redis.client() as client:
+        client.config_set("maxmemory", "1")
+        try:
+            with pytest.raises(CallFailed, match="ForeignUnavailable"):
+                adapter.take()
+            with pytest.raises(CallFailed, match="ForeignUnavailable"):
+                adapter.heartbeat(job)
+        finally:
+            client.config_set("maxmemory", "0")
+    assert adapter.heartbeat(job) == ["held"]
+
+
 def test_the_rest_after_an_outage_counts_from_the_first_answer(scene: Scene) -> None:
     """The outage is longer than `rest_s`. Only `other` makes a call during the outage."""
     rest_s = 2.0

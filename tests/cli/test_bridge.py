@@ -1,6 +1,7 @@
 """`euterpe bridge`: each error is one clear line, which contains no address."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,15 @@ def test_the_bridges_are_listed_without_their_addresses(cli: Cli) -> None:
         }
     ]
     assert "hunter2" not in cli.ok("bridge", "list").out
+
+
+def test_a_port_for_metrics_that_is_in_use_is_named(installed: Cli, declared: Path) -> None:
+    streams = BRIDGES.replace("bullmq", "streams").replace("queue =", "stream =")
+    declared.write_text(streams)
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = installed.fails("bridge", "run", "--metrics-port", str(port))
+    assert f"--metrics-port {port}: Address already in use" in line
 
 
 @pytest.mark.usefixtures("declared")

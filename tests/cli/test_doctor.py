@@ -135,6 +135,14 @@ def test_a_ring_that_is_exposed(installed: Cli) -> None:
     assert "chmod 600" in failed["key ring"]
 
 
+def test_several_problems_of_a_check_are_one_line(installed: Cli) -> None:
+    tables = (f'[storage.{name}]\ntype = "s3"\nrequesters = []\n' for name in ("a", "b"))
+    Path("euterpe.toml").write_text("".join(tables))
+    detail = dict(failed_checks(installed))["storage profiles"]
+    assert "\n" not in detail
+    assert "; euterpe.toml: storage.b: " in detail
+
+
 def test_a_ring_that_is_lost(installed: Cli) -> None:
     installed.json("requester", "create", "newsroom")
     RING.unlink()

@@ -232,6 +232,14 @@ def test_a_sealed_secret_works_in_the_file_and_keeps_its_key(
     installed.ok("keys", "retire", old)
 
 
+def test_only_a_field_of_the_credentials_is_sealed(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(CANARY))
+    line = installed.fails("keys", "seal", "main", "secret_access_keyy", code=2)
+    assert "FIELD: must be one of " in line
+    assert "secret_access_key, service_account_json" in line
+    assert CANARY not in line
+
+
 def test_sealing_needs_a_secret(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     assert "stdin: must contain the secret" in installed.fails("keys", "seal", "main", "access_token", code=2)

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from euterpe.queue import JobContext, NotActive, Queue, ReservedJob
+from euterpe.store.engine.database import Database
 from euterpe.store.errors import StoreUnavailable
-from tests.queue.conftest import NAME
+from euterpe.store.tables import queue_jobs
+from tests.queue.conftest import NAME, Caller
 
 SLOW_S = 60.0  # much longer than any step takes
 
@@ -91,6 +94,47 @@ def test_a_handler_that_raises_is_retried_until_its_attempts_are_used_up(queue: 
     consuming.join()
     assert attempts == [1, 2, 3]
     assert queue.reserve(queue=NAME) is None
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "[" + "9" * 5_000 + "]", "{"])
+def test_a_payload_that_cannot_be_read_fails_the_attempt(queue: Queue, url: str, text: str) -> None:
+    """Another program can have stored such a payload."""
+    job_id = publish(queue, max_attempts=1)
+    last = publish(queue, job_id="last")
+    database = Database(url)
+    with database.transaction() as connection:
+        change = sa.update(queue_jobs).where(queue_jobs.c.job_id == job_id).values(payload=text)
+        connection.execute(change)
+    database.close()
+    seen: list[str] = []
+
+    def handle(context: JobContext) -> None:
+        seen.append(context.job_id)
+        consuming.stop.set()
+
+    consuming = Consuming(queue, handle)
+    consuming.join()
+    assert seen == [last]
+    assert "the payload cannot be read" in Caller(queue, url).row(job_id).last_error
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+def test_an_error_whose_text_cannot_be_made_fails_the_attempt(queue: Queue, url: str) -> None:
+    job_id = publish(queue, max_attempts=1)
+    last = publish(queue, job_id="last")
+
+    def handle(context: JobContext) -> None:
+        if context.job_id != last:
+            raise UnprintableError
+        consuming.stop.set()
+
+    consuming = Consuming(queue, handle)
+    consuming.join()
+    assert Caller(queue, url).row(job_id).last_error == "UnprintableError: SystemExit in its __str__"
 
 
 def test_a_long_handler_keeps_its_lease_by_heartbeats(queue: Queue) -> None:

@@ -2,12 +2,14 @@
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from euterpe.domain.errors import InvalidSpec
 from euterpe.queue import NotActive, Paused, Queue, ReservedJob, TokenMismatch
+from euterpe.store.errors import SchemaMismatch
 from tests.clock import SettableClock
 from tests.queue.conftest import NAME, Caller, lease
 
@@ -26,6 +28,12 @@ def test_every_call_takes_keyword_arguments_alone() -> None:
 def test_the_base_is_the_name_in_braces() -> None:
     assert Queue.queue_base("mails") == "{mails}"
     assert Queue.queue_base("{mails}") == "{mails}"
+
+
+def test_a_missing_database_is_an_error_and_creates_no_file(tmp_path: Path) -> None:
+    with pytest.raises(SchemaMismatch, match=r"there is no database .*none\.db; run `euterpe migrate`"):
+        Queue(f"sqlite:///{tmp_path}/none.db")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_queue_and_its_base_are_the_same_queue(queue: Queue) -> None:
@@ -63,6 +71,23 @@ def test_a_payload_that_is_no_object_or_array_is_an_error(queue: Queue, payload:
     with pytest.raises(InvalidSpec, match="payload"):
         queue.publish(queue=NAME, payload=payload)
     assert queue.reserve(queue=NAME) is None
+
+
+def _nested(levels: int) -> list[Any]:
+    payload: list[Any] = []
+    for _ in range(levels - 1):
+        payload = [payload]
+    return payload
+
+
+def test_a_payload_has_at_most_100_levels(caller: Caller) -> None:
+    """Otherwise `json.loads` in a consumer would raise RecursionError."""
+    caller.publish(_nested(100))
+    cycle: dict[str, Any] = {}
+    cycle["again"] = cycle
+    for payload in (_nested(101), {"n": _nested(100)}, _nested(985), cycle):
+        with pytest.raises(InvalidSpec, match="payload: must have at most 100 levels"):
+            caller.publish(payload)
 
 
 @pytest.mark.parametrize(

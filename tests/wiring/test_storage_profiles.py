@@ -68,11 +68,30 @@ secret = "s3cret"
         "or a digit",
         "storage.Main: requesters must be a list of texts with at least one",
         "storage.Main: prefixes must be URLs of object storage that end with /, like s3://media/in/",
-        "storage.Main: access_key_id_env must name an environment variable that is set",
-        "storage.Main: secret_access_key_env must name an environment variable that is set",
+        "storage.Main: access_key_id_env must name an environment variable that is set: MISSING is not",
+        "storage.Main: secret_access_key_env must name an environment variable that is set: EMPTY is not",
         "storage.other: give either service_account_json or access_token, and not both",
         "storage.other: secret is not a known field",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ('access_key_id = "AKIA"', "access_key_id and access_key_id_env"),
+        ("access_key_id_sealed = 7", "access_key_id_env and access_key_id_sealed"),
+    ],
+)
+def test_a_field_is_given_once(line: str, names: str) -> None:
+    assert f"storage.main: give only one of {names}" in problems(f"{MAIN}{line}\n")
+
+
+@pytest.mark.parametrize(
+    "value", ["s3cret", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYs3cretKEY", "redis://:s3cret@host"]
+)
+def test_a_secret_in_place_of_a_variable_is_not_quoted(value: str) -> None:
+    wrong = problems(MAIN.replace("MAIN_SECRET", value))
+    assert wrong == ["storage.main: secret_access_key_env must name an environment variable that is set"]
 
 
 def test_an_endpoint_that_workers_would_refuse_is_an_error_at_start() -> None:

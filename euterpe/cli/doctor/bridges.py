@@ -84,4 +84,4 @@ def _reachable(bridge: BridgeConfig) -> str:
         return f"{asyncio.run(ask())} answers"
     except (ForeignUnavailable, TimeoutError) as error:
         reason = str(error) or "no answer"
-        raise DoctorFinding(f"{reason}; start it, or correct the address in its variable") from None
+        raise DoctorFinding(f"{reason}; start it, or correct the address in {bridge.url_env}") from None

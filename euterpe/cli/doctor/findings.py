@@ -32,4 +32,4 @@ def check(name: str, step: Callable[[], str]) -> CheckResult:
     try:
         return CheckResult(name, True, step())
     except EuterpeError as error:
-        return CheckResult(name, False, str(error))
+        return CheckResult(name, False, "; ".join(str(error).splitlines()))

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 import euterpe
 from euterpe.store.engine.database import Database
-from euterpe.store.engine.engines import EngineKind
+from euterpe.store.engine.engines import EngineKind, sqlite_file
 from euterpe.store.errors import SchemaMismatch
 from euterpe.store.tables import COMMIT_ORDERED_TABLES, column_names, metadata, schema_migrations
 
@@ -40,6 +40,8 @@ _FIRST_CORE = {
     EngineKind.LIBSQL: _FIRST_CORE_SQLITE,
     EngineKind.POSTGRES: "2b0636d8d98a1e021dd511ebed173f4d89395712d75d961333e67a0a36392cce",
 }
+
+RUN_MIGRATE = "run `euterpe migrate`"
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,16 @@ def _compare(connection: sa.Connection, kind: EngineKind) -> SchemaState:
             "although later ones were applied; restore the table schema_migrations from a backup"
         )
     return SchemaState(sorted(applied), pending)
+
+
+def require_file(url: str, hint: str = RUN_MIGRATE) -> None:
+    """Raise SchemaMismatch with a hint if the database is an SQLite file that is missing.
+
+    Without this check, SQLite would create an empty file for a mistyped path.
+    """
+    path = sqlite_file(url)
+    if path is not None and not path.exists():
+        raise SchemaMismatch(f"there is no database {path}; {hint}")
 
 
 def require_current(database: Database) -> None:
