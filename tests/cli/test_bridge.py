@@ -59,7 +59,11 @@ def test_the_bridges_are_listed_without_their_addresses(cli: Cli) -> None:
 
 
 def test_a_port_for_metrics_that_is_in_use_is_named(installed: Cli, declared: Path) -> None:
-    streams = BRIDGES.replace("bullmq", "streams").replace("queue =", "stream =")
+    streams = (
+        BRIDGES.replace("bullmq", "streams")
+        .replace("queue =", "stream =")
+        .replace("jobs.transcode", "jobs.tool")
+    )
     declared.write_text(streams)
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
