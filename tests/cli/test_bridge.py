@@ -58,17 +58,17 @@ def test_the_bridges_are_listed_without_their_addresses(cli: Cli) -> None:
     assert "hunter2" not in cli.ok("bridge", "list").out
 
 
-def test_a_port_for_metrics_that_is_in_use_is_named(installed: Cli, declared: Path) -> None:
-    streams = (
-        BRIDGES.replace("bullmq", "streams")
-        .replace("queue =", "stream =")
-        .replace("jobs.transcode", "jobs.tool")
-    )
-    declared.write_text(streams)
+@pytest.mark.usefixtures("installed")
+def test_a_port_for_metrics_that_is_in_use_is_named(declared: Path) -> None:
+    """A process of its own, because `bridge run` handles SIGINT and SIGTERM until its process ends."""
+    streams = BRIDGES.replace("bullmq", "streams").replace("queue =", "stream =")
+    declared.write_text(streams.replace("jobs.transcode", "jobs.tool"))
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        line = installed.fails("bridge", "run", "--metrics-port", str(port))
-    assert f"--metrics-port {port}: Address already in use" in line
+        command = [sys.executable, "-m", "euterpe", "bridge", "run", "--metrics-port", str(port)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"--metrics-port {port}: Address already in use" in ran.stderr
 
 
 @pytest.mark.usefixtures("declared")
