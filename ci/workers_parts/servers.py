@@ -21,7 +21,7 @@ from euterpe.bench.programs import Installation, Program, children, cpu_seconds
 from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import JobSpec, parse_spec
 from euterpe.store.store import Store
-from tests.engines import free_port
+from tests.free_port import free_port
 
 QUEUE = "bench"
 _REQUEST = {

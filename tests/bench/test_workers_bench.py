@@ -16,7 +16,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.settings import Settings
-from tests.engines import free_port
+from tests.free_port import free_port
 
 
 @pytest.mark.parametrize(

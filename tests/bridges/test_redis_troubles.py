@@ -18,8 +18,9 @@ from tests import engines
 from tests.bridges.bridge_process import installed
 from tests.bridges.foreign_sides import ForeignSide, opened_side, wait_for_state
 from tests.bridges.scripted_worker import claim, succeed
+from tests.free_port import free_port
 from tests.redis_proxy import RedisProxy, proxied
-from tests.redis_server import RedisServer, free_port
+from tests.redis_server import RedisServer
 from tests.service.installation import Program
 
 KINDS = ("bullmq", "omniq", "streams")

@@ -11,7 +11,7 @@ import pytest
 from euterpe.cli import commands
 from euterpe.runtime.installation import install_hint
 from tests.cli.command_runner import CANARY, Cli
-from tests.engines import free_port
+from tests.free_port import free_port
 
 NEED_THE_DATABASE = [
     ("migrate",),

@@ -9,7 +9,7 @@ import pytest
 from euterpe.runtime.installation import install_hint
 from euterpe.store.engine.database import Database
 from tests.cli.command_runner import CANARY, Cli, submit
-from tests.engines import free_port
+from tests.free_port import free_port
 from tests.service.test_mixed_fleet import incomplete_ffmpeg
 from tests.vault_server import VaultServer
 

@@ -9,7 +9,7 @@ import euterpe
 from euterpe.crypto import apikeys
 from tests.cli.command_runner import Cli
 from tests.client.scripted_server import Answer, Server, problem, running
-from tests.engines import free_port
+from tests.free_port import free_port
 from tests.worker.remote.answers import OK
 
 ALIVE = Answer(200, {"status": "ok"})

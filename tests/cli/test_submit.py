@@ -30,7 +30,7 @@ from tests.client.scripted_server import (
     progress,
     running,
 )
-from tests.engines import free_port
+from tests.free_port import free_port
 
 SUBMIT = ("submit", "s3://in/a.mov", "--to", "s3://out/a/", "--profile", "h264-720p")
 OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4"}]

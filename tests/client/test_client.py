@@ -41,7 +41,7 @@ from tests.client.scripted_server import (
     job,
     problem,
 )
-from tests.engines import free_port
+from tests.free_port import free_port
 
 SPEC = {"source": {"url": "s3://in/a.mov"}, "output": {"url": "s3://out/a/"}, "profile": "h264-720p"}
 CANARY = "canary-in-a-secret"

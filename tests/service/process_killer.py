@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from euterpe.client import Event
-from tests.engines import free_port
+from tests.free_port import free_port
 from tests.service.installation import Installation, Program
 from tests.service.process_table import ProcessWatch, at_home_in, descendants
 from tests.service.receiver import Answer

@@ -20,7 +20,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.settings import Settings
 from euterpe.store.store import Store
 from euterpe.wiring.database import open_store
-from tests.engines import free_port
+from tests.free_port import free_port
 from tests.service.faulty_proxy import FaultyProxy
 from tests.service.installation import Program
 from tests.service.store.processes.invariants import unfinished

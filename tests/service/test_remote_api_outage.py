@@ -16,7 +16,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.worker.remote.server_connection import ServerConnection
 from euterpe.worker.remote.server_errors import AttemptOver
 from euterpe.worker.remote.server_settings import ServerSettings
-from tests.engines import free_port
+from tests.free_port import free_port
 from tests.service.installation import Installation
 from tests.service.recording_proxy import recording_proxy
 from tests.service.remote_encode import begin_encode, stopped_encoder

@@ -32,7 +32,7 @@ from euterpe.client.retries import DEFAULT_RETRY
 from euterpe.crypto import apikeys
 from euterpe.domain.scopes import Scope
 from tests.client.conftest import Asynchronous
-from tests.engines import free_port
+from tests.free_port import free_port
 from tests.net.servers import OK, Server, answering
 from tests.service.installation import Installation
 

@@ -24,7 +24,7 @@ from euterpe.analytics.session import (
 )
 from euterpe.analytics.source import read_table
 from tests.analytics.cluster.spark_cluster import ClusterFolder
-from tests.engines import free_port
+from tests.free_port import free_port
 
 GIB = 1 << 30
 Fail = Callable[[Callable[[], object]], str]
